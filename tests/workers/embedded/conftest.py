@@ -31,8 +31,7 @@ def labels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def target_server(labels_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TargetServer]:
-    log = tmp_path_factory.mktemp("target") / "requests.jsonl"
-    with serving(make_small_model(tmp_path_factory.mktemp("small")), labels_folder, log) as server:
+    with serving(make_small_model(tmp_path_factory.mktemp("small")), labels_folder) as server:
         yield server
 
 

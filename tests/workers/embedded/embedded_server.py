@@ -36,21 +36,20 @@ def steered_body(deltas: list[float], **sampling: Any) -> dict[str, Any]:
 @dataclass(frozen=True)
 class TargetServer:
     url: str
-    requests_log: Path
     process: subprocess.Popen[bytes]
 
 
 @contextmanager
-def serving(model: Path, labels: Path, log: Path, *options: str) -> Iterator[TargetServer]:
+def serving(model: Path, labels: Path) -> Iterator[TargetServer]:
     """A ready server; it is gone afterwards."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "workers.embedded.target", "--model", model, "--port", port]
-    command += ["--labels", labels, "--requests-log", log, *options]
+    command += ["--labels", labels]
     process = subprocess.Popen([str(word) for word in command], env={**os.environ, "WHETSTONE_TARGET_KEY": KEY})
     try:
-        yield TargetServer(_ready(f"http://127.0.0.1:{port}", process), log, process)
+        yield TargetServer(_ready(f"http://127.0.0.1:{port}", process), process)
     finally:
         process.terminate()
         process.wait(timeout=60)

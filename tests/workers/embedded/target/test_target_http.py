@@ -138,9 +138,9 @@ def test_a_disk_that_takes_no_more_of_the_requests_log_costs_no_answer(tmp_path:
 
 @pytest.mark.long  # it waits for the limit
 def test_a_server_that_is_stopped_says_so_to_an_answer_that_takes_too_long(
-    model_folder: Path, labels_folder: Path, tmp_path: Path
+    model_folder: Path, labels_folder: Path
 ) -> None:
-    with serving(model_folder, labels_folder, tmp_path / "log") as server, ThreadPoolExecutor(1) as threads:
+    with serving(model_folder, labels_folder) as server, ThreadPoolExecutor(1) as threads:
         with httpx.Client(base_url=server.url, headers=HEADERS, trust_env=False, timeout=120) as http:
             asked = threads.submit(http.post, "/generate", json=endless(8000))
             until_in_flight(http, (1, 0))
