@@ -69,7 +69,7 @@ def evaluate(host: TargetHost, store: Store, run: str, individuals: Sequence[Seq
     store.put_plan(run, plan)
     attempt = store.next_attempt(run, plan.name)
     with ThreadPoolExecutor(len(candidates)) as slots:
-        messages = [(run, plan.name, candidate.index, "pre", attempt) for candidate in candidates]
+        messages: list[Any] = [(run, plan.name, candidate.index, "pre", attempt) for candidate in candidates]
         tasks = [slots.submit(run_stage, "answer", one, lambda stage: answer_stage(stage, host)) for one in messages]
         for task in tasks:
             task.result()

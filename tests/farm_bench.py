@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import redis
 from celery import Celery
@@ -83,7 +84,7 @@ class Bench:
 
     def oldest_lease(self) -> float:
         """When the least recently refreshed message was last refreshed, in seconds of the epoch."""
-        held = self.broker.zrange("unacked_index", 0, -1, withscores=True)
+        held: Any = self.broker.zrange("unacked_index", 0, -1, withscores=True)
         return float(min((score for _, score in held), default=0))
 
     def close(self) -> None:

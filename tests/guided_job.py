@@ -18,7 +18,8 @@ ENDPOINT = Endpoint("", "KEY_OF_THIS_TEST", 10, 2, 0, 0, 2.0, 1.0, 10.0, 0)
 
 
 def guided(**changes: Any) -> GuideContext:
-    return GuideContext(**{"target": TARGET, "server": {"version": "1"}} | changes)
+    values: dict[str, Any] = {"target": TARGET, "server": {"version": "1"}}
+    return GuideContext(**values | changes)
 
 
 def job_in(store: Store, context: GuideContext, keyed: KeyedJob) -> Job:

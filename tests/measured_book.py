@@ -6,8 +6,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.evolve.choice import Member, MemberTest
-from orchestrator.evolve.systems import PLAIN, Arm, Book, System, SystemKind
+from orchestrator.evolve.systems import PLAIN, Arm, Book, Member, MemberTest, System, SystemKind
 from orchestrator.report.conclusion import report_of
 from orchestrator.report.model import ReportFile
 from orchestrator.report.statistics import Measurement, correctness_change, non_inferiority

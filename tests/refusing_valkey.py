@@ -6,6 +6,7 @@ import resource
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import redis
@@ -23,7 +24,7 @@ class RefusingValkey:
         self.folder, self.socket = folder, valkey.socket_path(folder)
         self.url = valkey.redis_url(self.socket)
         self.server: ChildProcess = valkey.valkey_process(folder, self.socket, None)
-        self.admin = redis.Redis(unix_socket_path=str(self.socket), retry=NO_WAITING)
+        self.admin: Any = redis.Redis(unix_socket_path=str(self.socket), retry=NO_WAITING)
 
     def start(self) -> None:
         self.server.start()
@@ -70,7 +71,7 @@ class RefusingValkey:
         """Its socket is not where it was, and all connections are closed."""
         hidden = self.socket.with_suffix(".away")
         self.socket.rename(hidden)
-        away = redis.Redis(unix_socket_path=str(hidden), retry=NO_WAITING)
+        away: Any = redis.Redis(unix_socket_path=str(hidden), retry=NO_WAITING)
         away.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         try:
             yield

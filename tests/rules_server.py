@@ -57,7 +57,7 @@ class RulesServer:
         """The status, the body and the headers of a reply."""
         schema = request["response_format"]["json_schema"]["name"]
         kind, seconds = self._take(schema)
-        status, headers, usage = 200, {}, {"prompt_tokens": 0, "completion_tokens": 0}
+        status, headers, usage = 200, dict[str, str](), {"prompt_tokens": 0, "completion_tokens": 0}
         try:
             body = complete(request, RULES)
         except NoRule as error:
@@ -131,7 +131,7 @@ def rules_server(log: Path, key: str = KEY) -> Iterator[RulesServer]:
         def is_gone(self) -> bool:
             self.connection.setblocking(False)
             try:
-                return self.connection.recv(1, socket.MSG_PEEK) == b""
+                return bool(self.connection.recv(1, socket.MSG_PEEK) == b"")
             except BlockingIOError:
                 return False
             finally:

@@ -39,12 +39,7 @@ def http_client(url: str, timeout: float = 5.0) -> httpx.Client:
 
 
 def server_target(command: str = TINY_SERVER, args: str = "", url: str = "", ready_timeout_s: float = 30) -> Target:
-    sampling = Sampling(8, 0.0, 1.0, 0)
-    changes = {"command": command, "args": args, "url": url, "ready_timeout_s": ready_timeout_s, "sampling": sampling}
-    answering = {
-        "model": "some/model",
-        "engine": "sglang",
-        "request_timeout_s": 10,
-        "prompt_template": "{context}{query}",
-    }
-    return dataclasses.replace(RUN.target, **changes, **answering)
+    return dataclasses.replace(
+        RUN.target, command=command, args=args, url=url, ready_timeout_s=ready_timeout_s, model="some/model",
+        engine="sglang", request_timeout_s=10, prompt_template="{context}{query}", sampling=Sampling(8, 0.0, 1.0, 0),
+    )  # fmt: skip

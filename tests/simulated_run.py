@@ -66,10 +66,10 @@ class Driver:
         self.store.redis.delete(signal_key(what, stage, node))
 
     def began(self, stage: str, node: str) -> int:
-        return int(self.store.redis.get(signal_key("began", stage, node)) or 0)  # type: ignore[arg-type]
+        return int(self.store.redis.get(signal_key("began", stage, node)) or 0)
 
     def ended(self, stage: str, node: str) -> int:
-        return int(self.store.redis.get(signal_key("ended", stage, node)) or 0)  # type: ignore[arg-type]
+        return int(self.store.redis.get(signal_key("ended", stage, node)) or 0)
 
     def _check(self) -> None:
         if self._closing.is_set():

@@ -85,7 +85,7 @@ def score(stage: Stage) -> dict[str, Any]:
     if stage.store.redis.exists(signal_key("vary", "answer", "each")):
         lengths = [answer["tokens"] for answer in stage.need("answer")["answers"]]
         return dataclasses.asdict(score_answers(lengths, [True] * len(lengths), stage.run.objective))
-    fitness = float(stage.store.redis.get(signal_key("fitness", "score", stage.node)) or 0.5)  # type: ignore[arg-type]
+    fitness = float(stage.store.redis.get(signal_key("fitness", "score", stage.node)) or 0.5)
     fitness *= 0.5 if stage.need("judge")["judge"] == "strict" else 1.0
     return dataclasses.asdict(Score(fitness, 0.5, 0.5, 10.0))
 

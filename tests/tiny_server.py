@@ -42,6 +42,7 @@ VERSION = arguments.version_file.read_text() if arguments.version_file else "0.0
 
 class Handler(BaseHTTPRequestHandler):
     answered = 0
+    is_unhealthy = False
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -70,8 +71,8 @@ class Handler(BaseHTTPRequestHandler):
         process["prefix_cache"] = os.environ["WHETSTONE_PREFIX_CACHE"]
         info = {**process, "model_path": arguments.model_path, "size": arguments.size, "version": VERSION}
         if self.path == "/become-unhealthy":
-            self.server.unhealthy = True
-        unhealthy = self.path == "/health" and getattr(self.server, "unhealthy", False)
+            Handler.is_unhealthy = True
+        unhealthy = self.path == "/health" and Handler.is_unhealthy
         self.reply(503 if unhealthy else 200, info)
 
     def reply(self, status: int, content: dict[str, object]) -> None:
@@ -93,4 +94,4 @@ class UnixServer(ThreadingHTTPServer):
         return self.socket.accept()[0], ("", 0)
 
 
-UnixServer(os.environ["WHETSTONE_TARGET_SOCKET"], Handler).serve_forever()
+UnixServer(os.environ["WHETSTONE_TARGET_SOCKET"], Handler).serve_forever()  # type: ignore[arg-type]

@@ -68,12 +68,12 @@ def orchestrate(place: Path) -> Callable[[list[str]], tuple[int, str, str]]:
     """Run a command in this process; its output refuses what a terminal cannot encode."""
 
     def run(words: list[str]) -> tuple[int, str, str]:
-        out = io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", write_through=True)
-        err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True)
+        raw = io.BytesIO(), io.BytesIO()
+        out = io.TextIOWrapper(raw[0], "utf-8", "strict", write_through=True)
+        err = io.TextIOWrapper(raw[1], "utf-8", "backslashreplace", write_through=True)
         with redirect_stdout(out), redirect_stderr(err):
             status = cli.main(words)
-        texts: list[str] = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]  # a BytesIO
-        return status, *texts
+        return status, raw[0].getvalue().decode(), raw[1].getvalue().decode()
 
     return run
 

@@ -49,7 +49,7 @@ class TrackedRun:
     def session(self, trackers: str | Sequence[Any], done: int, until: int, end: RunEnd = FINISHED) -> None:
         """A session that records the generations from `done` to before `until`."""
         self.folder.mkdir(exist_ok=True)
-        made = load_callbacks(trackers, "CALLBACKS") if isinstance(trackers, str) else trackers
+        made: Any = load_callbacks(trackers, "CALLBACKS") if isinstance(trackers, str) else trackers
         told = Callbacks(made, self.lines.append)
         told.start(RunInfo(self.run_id, "evolve", self.folder, self.settings, 3, done))
         for number in range(done, until):

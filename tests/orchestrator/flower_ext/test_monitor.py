@@ -42,9 +42,8 @@ def scene(valkey_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         for run in ("first", "second", "distant"):
             parked_run(folder / ("elsewhere" if run == "distant" else "outputs"), store, valkey_url, run)
             tasks[run] = failing_score(store, valkey_url, run)
-        for run, task in tasks.items():
-            until(lambda run=run: flower.run(run)["failed"])
-            until(lambda task=task: state(flower, task) == "FAILURE")
+        until(lambda: all(flower.run(run)["failed"] for run in tasks))
+        until(lambda: {state(flower, task) for task in tasks.values()} == {"FAILURE"})
         yield Scene(flower, store, folder / "outputs", tasks)
     finally:
         flower.stop()
