@@ -22,7 +22,7 @@ from orchestrator.evolve.questions import Examples
 from orchestrator.evolve.records import GenerationRecord, History, Recorder, read_history
 from orchestrator.evolve.report import build_report, write_report
 from orchestrator.evolve.search import RunState, Search, Turn, known_of, load_state, make_search
-from orchestrator.evolve.systems import PLAIN, SYSTEMS_FILE, Book, Measurer, measured_evaluations, read_book
+from orchestrator.evolve.systems import PLAIN, Book, Measurer, measured_evaluations, read_book
 from orchestrator.farm.connection import open_farm
 from orchestrator.farm.work import FarmEvaluator, Records, Scheduler
 from orchestrator.farm.workers import delete_results
@@ -30,7 +30,7 @@ from orchestrator.report.format import announce, highest_cost, provider_at
 from orchestrator.report.live import STAGES, View, open_view
 from orchestrator.report.model import plot_points
 from orchestrator.report.statistics import Point
-from orchestrator.runs.folder import OutputError, OutputFolder, writing
+from orchestrator.runs.folder import OutputFolder, writing
 from orchestrator.runs.jobs import ArtifactRequests
 from orchestrator.runs.session import (
     Driving,
@@ -112,8 +112,6 @@ def _run(
     for line in (_announcement(settings), *questions.doubtful_data(examples)):
         view.notify(line)
     book = read_book(output)
-    if output.state.exists() and not book.arms:
-        raise OutputError(f"{output.state} is of a search whose {SYSTEMS_FILE} is missing: it has the arms")
     state = load_state(output, make_search(settings, book)) if book.arms else RunState()
     history = read_history(output, state.generation) if state.generation else []
     output.run_id(KIND_NAME)  # first of all: files without it are no run

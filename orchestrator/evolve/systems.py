@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.report.statistics import CorrectnessChange, JudgedAnswer, Measurement, NonInferiority
-from orchestrator.runs.folder import OutputFolder, find_json
+from orchestrator.runs.folder import OutputError, OutputFolder, find_json
 from tasks.plan import Candidate, Evaluations, ExampleSet, Plan, StageRef
 from tasks.records import Example
 from tasks.store.keys import MEASURED, content_hash
@@ -163,7 +163,10 @@ class Book:
 
 def read_book(output: OutputFolder) -> Book:
     """That of the output folder; an empty one before anything was measured."""
-    return find_json(output.path / SYSTEMS_FILE, Book) or Book()
+    book = find_json(path := output.path / SYSTEMS_FILE, Book) or Book()
+    if not book.arms and (output.state.exists() or output.individuals.exists()):
+        raise OutputError(f"{path} is missing, or has no arms, and the run has searched in them: restore it")
+    return book
 
 
 Answers = tuple[JudgedAnswer, ...]

@@ -120,10 +120,7 @@ def _chosen(results: RunResults, system: str, node: str) -> System:
         problem = f"no individual {node!a}; individuals.jsonl has the names" if node else "no individual yet"
         raise OutputError(f"{results.folder} has {problem}")
     best = max(found, key=lambda one: one.fitness)
-    arms = {one.name: one for one in results.book.arms}
-    if best.arm not in arms:
-        raise OutputError(f"{results.folder}: systems.json has no arm {best.arm!a}, which {best.node!a} belongs to")
-    return best.system(arms[best.arm])
+    return best.system(next(arm for arm in results.book.arms if arm.name == best.arm))
 
 
 def _read_labels(path: Path) -> NDArray[Any]:

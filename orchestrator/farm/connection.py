@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import socket
@@ -156,9 +157,12 @@ def run_waiting(line: Line, check: Callable[[], None] = lambda: None) -> Waiting
 @contextmanager
 def open_farm(settings: Settings, line: Line) -> Iterator[FarmConnection]:
     """The farm that the settings name."""
-    opened = (
-        embedded_farm(farm_spec(settings), line) if settings.is_embedded else external_farm(settings.redis_url, line)
-    )
+    if settings.is_embedded:
+        spec = farm_spec(settings)
+        spec = spec if needs_endpoint(settings) else dataclasses.replace(spec, embedded_endpoint=None)
+        opened = embedded_farm(spec, line)
+    else:
+        opened = external_farm(settings.redis_url, line)
     with opened as farm:
         yield farm
 
@@ -191,7 +195,7 @@ def embedded_farm(spec: FarmSpec, line: Line) -> Iterator[FarmConnection]:
 
     rules = farm.endpoint_url is not None
     with farm:
-        if rules != spec.embedded_endpoint:
+        if spec.embedded_endpoint not in (rules, None):
             answers = "answer by rules" if rules else "call a real endpoint"
             raise FarmUnavailable(
                 f"the workers of the farm that is up in {spec.folder} {answers}, and these settings name the other; "

@@ -35,7 +35,6 @@ class GuideKind(YamlKind[GuideSettings, GuideOptions]):
         return guide_settings_from(values)
 
     def farm_spec(self, settings: GuideSettings, options: GuideOptions) -> FarmSpec:
-        """Where no endpoint is asked, the farm has the rules, which then have nothing to do."""
         from orchestrator.farm.connection import FarmSpec
 
         return FarmSpec(
@@ -44,7 +43,7 @@ class GuideKind(YamlKind[GuideSettings, GuideOptions]):
             openai_threads=options.endpoint_jobs,
             cpu_workers=1,
             log_level=LEVELS[options.log_level],
-            embedded_endpoint=not settings.needs_endpoint or settings.asks_rules,
+            embedded_endpoint=settings.asks_rules if settings.needs_endpoint else None,
             offline=settings.model.model_name_or_path == EMBEDDED,
         )
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import NonNegativeInt
 
 from orchestrator.report.format import format_points, format_signed
 from tasks.objective import LEAST_TOKENS
@@ -53,7 +54,7 @@ class Measurement:
     """
 
     examples: tuple[str, ...]
-    tokens: tuple[int, ...]
+    tokens: tuple[NonNegativeInt, ...]
     right: tuple[bool, ...]
     whole: tuple[bool, ...]
     loops: tuple[bool, ...]
@@ -77,7 +78,7 @@ class JudgedAnswer:
     """One answer and its verdict.  `tokens` is without the token that ended it; a loop repeats itself to the cap."""
 
     example: str
-    tokens: int
+    tokens: NonNegativeInt
     is_right: bool
     text: str
     question: str

@@ -46,7 +46,7 @@ class RouteKind(YamlKind[RouteSettings, RouteOptions]):
             openai_threads=1,
             cpu_workers=1,
             log_level=LEVELS[options.log_level],
-            embedded_endpoint=False,
+            embedded_endpoint=None,
         )
 
     def go_on(self, settings: RouteSettings, options: RouteOptions, only: Sequence[str]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +110,19 @@ HALVES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("half", HALVES)
-@pytest.mark.parametrize("name", ["history.jsonl", "individuals.jsonl", "systems.json", "evolution_state.json"])
-def test_a_file_that_has_lost_its_second_half_is_named_by_a_report(
+SEARCHED = ("history.jsonl", "individuals.jsonl", "systems.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "half"), [*product((*SEARCHED, "evolution_state.json"), HALVES), *((name, "none") for name in SEARCHED)]
+)
+def test_a_file_that_is_missing_or_has_lost_its_second_half_is_named_by_a_report(
     folder: Path, name: str, half: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / name).write_bytes(HALVES[half]((folder / name).read_bytes()))
+    data = (folder / name).read_bytes()
+    (folder / name).unlink()
+    if half in HALVES:
+        (folder / name).write_bytes(HALVES[half](data))
     for command in ("report", "compare"):
         assert main([command, str(folder)]) == console.WRONG
         said = capsys.readouterr().err

@@ -43,7 +43,8 @@ class FarmSpec:
     """The settings of an embedded farm. `folder` holds its data and logs and is kept when the farm stops.
 
     With `embedded_endpoint` the farm has an endpoint that answers by rules; otherwise OPENAI_API_KEY and
-    OPENAI_BASE_URL of the environment are used.  `visibility_timeout`: seconds until a killed worker's tasks return.
+    OPENAI_BASE_URL of the environment are used; None: no calls are made, so a farm that is up may be of either kind.
+    `visibility_timeout`: seconds until a killed worker's tasks return.
     """
 
     folder: str
@@ -52,7 +53,7 @@ class FarmSpec:
     openai_threads: int = 8
     cpu_workers: int = 2
     log_level: str = "INFO"
-    embedded_endpoint: bool = True
+    embedded_endpoint: bool | None = True
     visibility_timeout: float = 10.0
     offline: bool = True  # Hugging Face's libraries do not use the network
 

@@ -51,10 +51,12 @@ def test_figures_are_computed_from_the_measurements_and_not_from_an_earlier_repo
     [found] = json.loads(run(capsys, "compare", folder, "--json")[1])
     assert found["tokens_after"] == pytest.approx(book().system(EVOLVED).on("test").mean_tokens + 80 / 100)
     assert found["verdict"] != report.conclusion.sentence
-    # And without the answers there are none
-    (folder / "systems.json").write_text(json.dumps(measured)[:-900])
-    status, said = run(capsys, "compare", folder)
-    assert status == 1 and "systems.json cannot be read" in said
+    # And without the answers, or with an impossible one, there are none
+    for damaged in (json.dumps(measured)[:-900], json.dumps(measured).replace('"tokens": [', '"tokens": [-', 1)):
+        (folder / "systems.json").write_text(damaged)
+        status, said = run(capsys, "compare", folder)
+        assert status == 1 and "systems.json cannot be read" in said
+    assert "tokens[0]" in said
 
 
 def test_two_runs_with_the_same_questions_are_compared_by_pairs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 from refusing_valkey import RefusingValkey
@@ -10,8 +11,10 @@ from refusing_valkey import RefusingValkey
 from orchestrator.callbacks import Callbacks
 from orchestrator.farm import FarmUnavailable, StoreLost
 from orchestrator.farm import dispatcher as waiting_loop
-from orchestrator.farm.connection import connected, control, embedded_farm, external_farm, farm_spec
+from orchestrator.farm.connection import connected, control, embedded_farm, external_farm, farm_spec, open_farm
 from orchestrator.farm.dispatcher import WorkerMonitor, unavailable_line
+from orchestrator.route.run import ROUTE
+from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.session import Driving
 from orchestrator.runs.status import read_parked_state
@@ -115,6 +118,18 @@ def test_a_farm_that_is_already_up_with_the_other_endpoint_is_refused(
     refused = pytest.raises(FarmUnavailable, match=f"{found}.*orchestrator farm down")
     with refused, embedded_farm(farm_spec(settings(*overrides)), lambda line: None):
         pytest.fail("the farm was used")
+
+
+@pytest.mark.parametrize("endpoint_url", [None, "http://127.0.0.1:9/v1"])
+def test_a_run_that_makes_no_calls_uses_a_farm_that_is_up_with_either_endpoint(
+    tmp_path: Path, valkey_url: str, monkeypatch: pytest.MonkeyPatch, endpoint_url: str | None
+) -> None:
+    farm = control.Farm(tmp_path, valkey_url, endpoint_url, None, None)
+    monkeypatch.setattr(control, "attach_or_start", lambda spec: farm)
+    chosen = settings("JUDGE=exact_number", "OPTIMISER=random")
+    for opened in (open_farm(chosen, lambda line: None), ROUTE.connect(cast(RouteSettings, None), RouteOptions())):
+        with opened as connection:
+            assert connection.queues()
 
 
 REFUSING = {"worker": "gpu@there", "queue": "gpu", "state": "refusing", "why": "another model"}

@@ -47,6 +47,17 @@ def test_each_system_has_its_figures_on_each_set_the_winner_first(page: ReadPage
             assert rows[name][5] == f"{100 * correct / count:.1f} %"
 
 
+def test_a_mean_of_less_than_one_token_counts_as_one(tmp_path: Path) -> None:
+    run = write_reported(tmp_path / "run")
+    measured = read(run, "systems.json")
+    [plain] = (one for one in measured["systems"] if one["name"] == "plain")
+    plain["test"]["tokens"] = [0] * len(plain["test"]["tokens"])
+    (run / "systems.json").write_text(json.dumps(measured))
+    rows = page_of(run).systems["test"]
+    assert rows["plain"][:2] == ["0.0", "+0.0 %"]
+    assert float(rows[EVOLVED][1].split()[0]) == pytest.approx(100 * (float(rows[EVOLVED][0]) - 1), abs=6)
+
+
 def test_a_system_can_be_chosen_with_its_prompt_and_the_command_that_exports_it(page: ReadPage, folder: Path) -> None:
     for one in page.data[0]["systems"]:
         name = one["name"] if " " not in one["name"] else f"'{one['name']}'"
