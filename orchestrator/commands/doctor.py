@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,8 +79,10 @@ def findings(config: Path | None) -> Iterator[Finding]:
         yield from check_template(settings.target_model)
     folder = settings.output_dir if settings else Path("outputs")
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    yield check_disk("disk here", shutil.disk_usage(existing).free)
-    if not os.access(existing, os.W_OK):
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            yield check_disk("disk here", shutil.disk_usage(existing).free)
+    except OSError:
         hint = "set another CONFIG_OUTPUT_DIR, or give write permission"
         yield Finding("output folder", f"{existing} cannot be written", hint)
     if settings is not None and settings.device == "cuda" and settings.is_embedded:

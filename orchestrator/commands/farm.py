@@ -90,7 +90,7 @@ def _up_or_down(action: str, config: Path, overrides: Sequence[str], output: str
             lines = [
                 f"the farm is up in {started.folder}",
                 f"  store and broker   {started.redis_url}",
-                f"  reflector, judge   {started.endpoint_url or 'OpenAI, with your key'}",
+                f"  reflector, judge   {started.endpoint_url or redacted(settings.openai_base_url)}",
                 "  stop it with       orchestrator farm down (with the same --config)",
             ]
         elif action == "down":

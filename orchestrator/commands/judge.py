@@ -112,10 +112,10 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
             return console.fail(console.BROKEN, *refused)
         finally:
             pool.shutdown(cancel_futures=True)
-            print(f"{counts.total()} rows: " + ", ".join(f"{n} {word}" for word, n in counts.items()), file=sys.stderr)
+            judged = ", ".join(f"{n} {word}" for word, n in counts.items())
+            print(f"{counts.total()} rows: {judged or 'nothing was judged'}", file=sys.stderr)
             if endpoint is not None and limits is not None:
-                spent = limits.spending
-                dollars = spent.spent if is_priced(endpoint) else None
+                spent, dollars = limits.spending, limits.spending.spent if is_priced(endpoint) else None
                 cost = format_cost(dollars, endpoint.budget_usd, spent.unconfirmed)
                 print(f"{limits.used.requests} calls, cost: {cost}", file=sys.stderr)
     return console.fail(console.BROKEN if refused else console.DONE, *refused)

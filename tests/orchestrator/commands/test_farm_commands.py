@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from farm_bench import Bench, until
 from terminal import run_here
 
+from orchestrator.farm.connection import control
 from tasks.store import keys
 from tasks.store.address import ENVIRONMENT_VARIABLE
 from tasks.store.ownership import Owner, RunLease
@@ -21,6 +24,7 @@ from tasks.store.workers import code_version
 
 Run = Callable[..., tuple[int, str]]
 DAY_S = 24 * 3600
+EMBEDDED = Path(__file__).parents[3] / "configs" / "embedded.config"
 
 
 @pytest.fixture
@@ -73,6 +77,23 @@ def test_the_doctor_says_when_there_is_no_broker(orchestrator: Run, monkeypatch:
     status, said = orchestrator("doctor")
     assert status == 1 and "WRONG  broker" in said
     assert orchestrator("farm", "workers")[0] == 2
+
+
+def test_the_doctor_says_that_the_output_folder_cannot_be_written(orchestrator: Run, tmp_path: Path) -> None:
+    config = tmp_path / "a.config"
+    config.write_text(re.sub("(CONFIG_OUTPUT_DIR)=.*", r'\1="/proc/x"', EMBEDDED.read_text()))
+    status, said = orchestrator("doctor", "--config", config)
+    assert status == 1 and "/proc cannot be written" in said and "GB free; make room" not in said
+
+
+def test_the_farm_names_the_endpoint_that_its_workers_call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-mine")
+    monkeypatch.setattr(control, "up", lambda spec: control.Farm(tmp_path, "unix://store", None, None, None))
+    changed = ("--set", f"FARM_DIR={tmp_path}", "--set", "OPENAI_BASE_URL=http://127.0.0.1:9/v1")
+    _, said = run_here(capsys, "farm", "up", "--config", EMBEDDED, *changed)
+    assert "reflector, judge   http://127.0.0.1:9/v1\n" in said
 
 
 @pytest.mark.long

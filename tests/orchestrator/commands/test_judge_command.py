@@ -156,6 +156,7 @@ def test_a_judge_that_cannot_be_reached_is_an_error_and_no_verdict(
     monkeypatch.delenv("OPENAI_API_KEY")
     done = judge([PROSE, NUMBER], OPENAI_BASE_URL=NOBODY)
     assert (done.status, done.verdicts) == (2, []) and "OPENAI_API_KEY" in done.err, done.err
+    assert "0 rows: nothing was judged\n" in done.err
 
 
 def test_malformed_rows_are_refused_before_anything_is_judged(judge: Judge, tmp_path: Path) -> None:
