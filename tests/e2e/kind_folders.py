@@ -64,7 +64,7 @@ class CollectionFolder(KindFolder):
     kind = "collect"
     again = ("--resume",)
     priced = ("--price-prompt", "1000", "--price-cached", "1000", "--price-completion", "0", "--budget", "1")
-    budget = "farm.budget_usd"
+    budget = "budget_usd"
     state_file = "progress.json"
 
     @property
