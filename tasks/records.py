@@ -38,7 +38,7 @@ class Verdict:
     is_correct: bool
     stage: int
     confidence: float
-    category: Literal["numerical", "yes_no", "text"]
+    category: Literal["numerical", "yes_no", "text"]  # of the gold (`category_of`): "text" for all that is no other
     reasoning: str
 
 
@@ -250,7 +250,7 @@ class Failure(JsonRecord):
     stage: str
     error: str
     task: str  # Celery's id
-    tries: int  # of this stage, in all
+    tries: int  # of the task, also by `retry`; those of a call in it are in `error`
     at: Moment
     attempt: int  # of the message; a failure of an earlier attempt at the record is out of date
 

@@ -98,7 +98,7 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
     """
 
     abstract = True
-    max_retries = 3
+    max_retries = 3  # after a death of the worker; an error is not tried again, and calls count their own tries
     default_retry_delay = 1  # seconds
     card: Literal["", "serves", "computes"] = ""
     """What the task needs the card of a gpu worker for: a server on it, or its own computation."""

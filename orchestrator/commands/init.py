@@ -259,8 +259,9 @@ def _sets(questions: Sequence[SplitExample]) -> dict[ExampleSet, tuple[str, Sequ
 
 
 def read_judge(text: str, examples: Sequence[Example], *, external: bool = False) -> Answer:
-    """ "rules", "exact_number", module:function or file.py:function, or a model at an OpenAI-compatible endpoint and
-    perhaps its prices.  `external`: an external farm's workers judge, which has no rules.
+    """ "rules", one of `RULE_JUDGES`, a function, or a model at an OpenAI-compatible endpoint and perhaps its prices.
+
+    `external`: an external farm's workers judge, which has no rules.
     """
     # Where no rules reflect, a search without a reflector asks no language model.
     free = {**FREE, "OPTIMISER": "cma"} if external else FREE

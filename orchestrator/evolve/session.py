@@ -139,7 +139,7 @@ def _announcement(settings: Settings) -> str:
     if needs_model(settings.judge):
         judged = provider_at(settings.judge_model, endpoint, rules=rules, external=external)
     reflected = f"none, {settings.optimiser} searches without one"
-    if settings.optimiser in ("reflective", "lineage"):
+    if settings.needs_reflector:
         reflected = provider_at(settings.reflector_model, endpoint, rules=rules, external=external)
     cost = highest_cost(endpoint, rules=rules, external=external) if needs_endpoint(settings) else "free"
     return announce(reflected, judged, cost)

@@ -306,6 +306,10 @@ class Settings:
     callbacks: Annotated[str, optional(callback_names)]
 
     @property
+    def needs_reflector(self) -> bool:
+        return self.optimiser in ("reflective", "lineage")
+
+    @property
     def is_embedded(self) -> bool:
         return self.farm == EMBEDDED
 

@@ -117,7 +117,7 @@ def by_rules(s: Settings) -> bool:
 
 def needs_endpoint(s: Settings) -> bool:
     """Whether the run calls an endpoint at all: to judge, or to have the reflector change deltas."""
-    return needs_model(s.judge) or s.optimiser in ("reflective", "lineage")
+    return needs_model(s.judge) or s.needs_reflector
 
 
 def endpoint_of(s: Settings) -> Endpoint:

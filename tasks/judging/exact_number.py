@@ -36,7 +36,7 @@ _LOOSE_DASH = re.compile(r"[-−–]\s+(?![-−–])")
 
 
 class ExactNumber:
-    """A `tasks.judging.graders.Grader`."""
+    """A `tasks.judging.graders.RuleJudge`."""
 
     title, needs = "exact final number", "number"
 

@@ -43,8 +43,17 @@ class Grader(Protocol):
         ...
 
 
-# A new judge by rules is a class like `ExactNumber` in a module, and one line here.
-RULE_JUDGES = {"exact_number": ExactNumber()}
+class RuleJudge(Grader, Protocol):
+    """A judge that is shipped.  `needs` completes "right answers without a ...": those that `can_judge` refuses."""
+
+    title: str
+    needs: str
+
+    def can_judge(self, gold: str) -> bool: ...
+
+
+# A new one is a class like `ExactNumber` in a module, and one line here.
+RULE_JUDGES: Mapping[str, RuleJudge] = {"exact_number": ExactNumber()}
 
 
 class UserFunctionError(Exception):

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 import re
 
-from tasks.judging.final_answer import final_numbers, is_incidental
 from tasks.judging.numbers import SCALES, Number, read_numbers
+from tasks.judging.settled_number import is_incidental, settled_numbers
 
 # Who says that the figures are missing has not answered, whatever figures follow ("for example, 10 / 40 = 25%").
 _DECLINES = re.compile(
@@ -52,7 +52,7 @@ def find_match(question: str, gold: str, answer: str, tolerance: float) -> tuple
     places = _requested_places(question, target)
     if not _is_quantity(question, target):
         tolerance = 0.0
-    for number in final_numbers(question, answer):
+    for number in settled_numbers(question, answer):
         if _has_other_unit(number, question, gold, answer):
             return None
         values = _in_unit_of(target, number, question, answer)
@@ -72,7 +72,7 @@ def has_quantity(question: str, gold: str, answer: str, tolerance: float) -> boo
         return False
     return any(
         is_close(value, target.value, tolerance)
-        for number in final_numbers(question, answer)
+        for number in settled_numbers(question, answer)
         if not _has_other_unit(number, question, gold, answer)
         for value in _in_unit_of(target, number, question, answer)
     )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 LONGEST_BACKOFF_S = 30.0
-# When the endpoint asks for a longer wait, the call fails as transient and the task is retried later.
+# When the endpoint asks for a longer wait, the call fails as unavailable, and the run parks.
 LONGEST_REQUESTED_S = 300.0
 _backoff = tenacity.wait_random_exponential(multiplier=0.5, max=LONGEST_BACKOFF_S)
 _UNUSABLE = {

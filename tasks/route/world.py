@@ -76,6 +76,7 @@ class ChatCodec:
         return tuple(render_chat(self.tokenizer, system, user))
 
     def completion(self, text: str) -> tuple[int, ...]:
+        # Of all `answer_ends` a written answer needs one.
         return (*self.tokenizer(text, add_special_tokens=False).input_ids, self.tokenizer.eos_token_id)
 
     def text(self, completion: Sequence[int]) -> str:

@@ -27,6 +27,7 @@ from run_folder import LOGS, RunFolder, farm_up, finish, orchestrator, process_o
 from spec_checker import SpecChecker
 
 from orchestrator import console
+from orchestrator.evolve.optimisers import OPTIMISERS
 from tasks.store.address import queues_url, store_url
 from tasks.store.client import connect
 from workers.embedded.valkey import socket_path
@@ -163,7 +164,7 @@ def reading(run: RunFolder) -> Iterator[list[bool]]:
 
 
 @LONG
-@pytest.mark.parametrize("optimiser", ["cma", "lineage", "random"])
+@pytest.mark.parametrize("optimiser", [name for name in OPTIMISERS if name != "reflective"])
 def test_a_search_by_each_optimiser_goes_on_after_a_kill(tmp_path: Path, optimiser: str) -> None:
     prompts = tmp_path / "prompts.yaml"
     prompts.write_text('prompts: [{name: plain, text: ""}, {name: concise, text: "Be concise."}]')

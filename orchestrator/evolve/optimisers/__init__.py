@@ -9,7 +9,7 @@ Parameters and states are frozen dataclasses; the optimiser itself holds nothing
 by a generator seeded with the run's seed and the generation alone: asking again gives the same plan, so a search that
 was interrupted continues exactly where it was.
 
-A new optimiser is one module with a class that follows `Optimiser`, and one line of `OPTIMISERS`.
+CONTRIBUTING.md says what a new optimiser needs beside a module here.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class SearchState:
 
     @property
     def members(self) -> tuple[Genome, ...]:
-        """What another search goes on with from this state: its population, or else the best so far."""
+        """What a fork goes on with: the best so far; a state that keeps a population overrides it with that."""
         return () if self.best is None else (Genome(self.best.deltas, self.best.scratchpad),)
 
 

@@ -41,7 +41,7 @@ WORST_CONDITION = 1e14
 class CmaParams(SearchParams):
     """`population_size` is the number of samples a generation (lambda); `sigma` the first step size."""
 
-    sigma: float = 0.8
+    sigma: float
 
 
 @dataclass(frozen=True, kw_only=True)

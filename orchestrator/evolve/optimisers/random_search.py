@@ -28,7 +28,7 @@ from tasks.plan import Outcome, Plan
 class RandomParams(SearchParams):
     """`sigma` is the standard deviation of a free delta around its start."""
 
-    sigma: float = 1.5
+    sigma: float
 
 
 class RandomSearch(Optimiser[RandomParams, SearchState]):

@@ -1,7 +1,7 @@
 """The plots of a run as PNG bytes, drawn on the cpu queue, so that no other process imports matplotlib (about 60 MB).
 
-A new plot is a function from its data to a PNG in a module of this package, and one line of `EVOLUTION_PLOTS`,
-`COMPARISON_PLOTS`, `COLLECTION_PLOTS` or `ROUTE_PLOTS`.
+A new plot is a function from its data to a PNG in a module of this package, and one line below.  What it draws that no
+other does is sent by the `request_plots` call of its run kind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from tasks.task import Job, JobTask, run_job
 
 
 class Plot(NamedTuple):
-    """A plot: its file in the output folder, its title in the report, and the module and function that draw it.
+    """A plot: its file in the output folder, its title in report.md, and the module and function that draw it.
+
+    A collection has no report.md, so nothing shows its title; the page draws its own figures and shows no PNG.
 
     `data` names the function's arguments, in their order: history and tree of an evolution, points of the measured
     systems (`report.json`), v_steer of a collection, rates, held_out and rows of a `route` run.
@@ -35,8 +37,8 @@ EVOLUTION_PLOTS = (
     Plot("evolution_lengths.png", "lengths", "curves", "lengths_png", ("history",)),
     Plot("evolution_tree.png", "tree", "tree", "tree_png", ("tree",)),
 )
-COMPARISON_PLOTS = (Plot("pareto.png", "all systems", "found", "pareto_png", ("points",)),)
-COLLECTION_PLOTS = (Plot("wasted_tokens.png", "most wasted tokens", "found", "wasted_png", ("v_steer",)),)
+COMPARISON_PLOTS = (Plot("pareto.png", "all systems", "pareto", "pareto_png", ("points",)),)
+COLLECTION_PLOTS = (Plot("wasted_tokens.png", "most wasted tokens", "wasted", "wasted_png", ("v_steer",)),)
 ROUTE_PLOTS = (
     Plot("hack_solve.png", "hack and solve of what is deployed", "route", "hack_solve_png", ("rates", "held_out")),
     Plot("bands.png", "x against the band over time", "route", "bands_png", ("rows",)),

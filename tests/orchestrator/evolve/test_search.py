@@ -12,6 +12,7 @@ import pytest
 from formula import CLUSTERS, Formula
 from simulated_measurer import evolve_settings
 
+from orchestrator.evolve.optimisers import OPTIMISERS
 from orchestrator.evolve.search import (
     FinishedGeneration,
     Known,
@@ -113,7 +114,7 @@ def test_an_arm_begins_with_its_own_vectors_the_most_correct_and_then_the_shorte
     assert [one.deltas[-2:] for one in starts_of(waste, BOOK, ARMS[1])] == [(0.0, 0.0), (4.0, 0.0)]
 
 
-@pytest.mark.parametrize("optimiser", ["reflective", "cma", "lineage", "random"])
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
 @pytest.mark.parametrize("arms", [1, 2])
 def test_the_state_in_its_file_is_exact_and_the_run_ends_where_the_undisturbed_one_does(
     optimiser: str, arms: int, tmp_path: Path

@@ -1,10 +1,13 @@
-"""Prompts reach the model whole, through its chat template; a control token that is written out in one is text."""
+"""Prompts reach the model whole, through its chat template; a control token that is written out in one is text.
+
+And which tokens end an answer."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +19,20 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from orchestrator.farm.checks import check_template
 from tasks.gpu.jobs import context_length
-from tasks.gpu.prompt import control_tokens, load_tokenizer, prompt_encoder, render, render_chat, takes_system
+from tasks.gpu.prompt import (
+    answer_ends,
+    control_tokens,
+    load_tokenizer,
+    prompt_encoder,
+    render,
+    render_chat,
+    takes_system,
+)
 from workers.embedded.models import embedded_model
 
 TEMPLATE = "Read this.\n\n{context}\n\nQuestion: {query}\n"
 WIDE = 0xFEE0  # from an ASCII letter to its wide form
+Family = Callable[[], Any]
 PLAIN = ("Be\nbrief.", "Sales of 2018: $1,577.00 million; größer  than\t6 €. <html> [1]\n", "  How much?\n")
 
 
@@ -243,3 +255,59 @@ def test_the_context_of_a_server_is_its_argument_or_the_models(
     values = {"model_type": "llama", "max_position_embeddings": 4096, **config}
     (tmp_path / "config.json").write_text(json.dumps(values))
     assert context_length(dataclasses.replace(server_target(), args=argument), str(tmp_path)) == length
+
+
+def named_ends(tokenizer: Any) -> list[str]:
+    return sorted(tokenizer.convert_ids_to_tokens(sorted(answer_ends(tokenizer))))
+
+
+@pytest.mark.parametrize(
+    ("family", "ends"),
+    [
+        # tokens that begin, pad, stand for the unknown or are reserved end nothing
+        (families.llama3, ["<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"]),
+        (families.qwen, ["<|endoftext|>", "<|im_end|>"]),
+        (families.gemma, ["<end_of_turn>", "<eos>"]),
+        (KINDS["smollm2"], ["<|im_end|>"]),
+        (families.minilm, []),
+    ],
+    ids=["llama3", "qwen", "gemma", "smollm2", "minilm"],
+)
+def test_an_answer_ends_with_what_ends_a_turn_or_a_text(family: Family, ends: list[str]) -> None:
+    assert named_ends(family()) == ends
+
+
+def test_the_generation_config_beside_the_tokenizer_counts(tmp_path: Path) -> None:
+    # given a saved tokenizer whose model also stops at a token with a name of its own
+    tokenizer = families.qwen()
+    tokenizer.save_pretrained(tmp_path)
+    observed = tokenizer.convert_tokens_to_ids("<|fim_pad|>")
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [observed, 10**9]}))
+    # when it is loaded from there
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    # then it is one; an id that the vocabulary has not, and a token that is an end by its name alone, are not
+    assert named_ends(again) == ["<|fim_pad|>", "<|im_end|>"]
+
+
+@pytest.mark.parametrize(
+    ("family", "template", "expected"),
+    [
+        # one that ends a turn with a token of an unknown name
+        (families.qwen, "{{ m['content'] }} <|fim_pad|>", ["<|endoftext|>", "<|fim_pad|>", "<|im_end|>"]),
+        # one that begins the next turn after a message, and one that refuses the chat
+        (families.gemma, "{{ m['content'] }}<bos>", ["<end_of_turn>", "<eos>"]),
+        (families.gemma, "{{ raise_exception('tools only') }}", ["<end_of_turn>", "<eos>"]),
+    ],
+)
+def test_the_template_tells_the_end_of_a_turn_where_no_name_does(
+    family: Family, template: str, expected: list[str]
+) -> None:
+    tokenizer = family()
+    tokenizer.chat_template = "{% for m in messages %}" + template + "{% endfor %}"
+    assert named_ends(tokenizer) == expected
+
+
+def test_an_ordinary_token_that_spells_an_end_is_none() -> None:
+    words = Tokenizer(models.WordLevel({"</s>": 0, "a": 1, "<eos>": 2, "?": 3}, unk_token="?"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
+    assert named_ends(tokenizer) == ["<eos>"]

@@ -13,9 +13,9 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.judging.final_answer import final_numbers, is_incidental
 from tasks.judging.numbers import Number, accepted_answers, read_numbers
 from tasks.judging.rule import declines, find_match, in_gold_unit, is_close, pure_number
+from tasks.judging.settled_number import is_incidental, settled_numbers
 from tasks.judging.verdict import Category, category_of, polarity
 from workers.embedded.rules.sections import json_section
 
@@ -108,7 +108,7 @@ def _by_number(case: JudgeInput, target: Number) -> dict[str, Any]:
         return _verdict(False, "numerical", "The answer says that it lacks the figures.", 0.8, target.value)
     if _is_year(target):
         return _by_year(case, target)
-    numbers = final_numbers(case.question, case.answer)
+    numbers = settled_numbers(case.question, case.answer)
     if not numbers:
         return _verdict(False, "numerical", "The answer settles on no number.", 0.95, target.value)
     said = case.answer[slice(*numbers[0].span)]

@@ -26,14 +26,14 @@ def final(optimiser: Any, params: Any, formula: Formula | None = None) -> Any:
 
 
 def test_cma_finds_the_optimum_that_random_search_misses_on_the_same_budget() -> None:
-    found = final(Cma(), CmaParams(**COMMON)).best
-    by_chance = final(RandomSearch(), RandomParams(**COMMON)).best
+    found = final(Cma(), CmaParams(**COMMON, sigma=0.8)).best
+    by_chance = final(RandomSearch(), RandomParams(**COMMON, sigma=1.5)).best
     assert found.deltas == pytest.approx(OPTIMUM, abs=0.15)
     assert found.fitness > 0.95 > by_chance.fitness
 
 
 def test_cma_updates_as_deap_does() -> None:
-    params = CmaParams(**COMMON)
+    params = CmaParams(**COMMON, sigma=0.8)
     state = Cma().init(params)
     rng = np.random.default_rng(1)
     vectors = [tuple(float(x) for x in rng.normal(size=CLUSTERS)) for _ in range(12)]
@@ -45,7 +45,7 @@ def test_cma_updates_as_deap_does() -> None:
 
 
 def test_a_degenerate_distribution_starts_again_where_it_is() -> None:
-    params = CmaParams(**COMMON)
+    params = CmaParams(**COMMON, sigma=0.8)
     flat = tuple(tuple(1.0 if i == j == 0 else 1e-20 * (i == j) for j in range(CLUSTERS)) for i in range(CLUSTERS))
     state = dataclasses.replace(Cma().init(params), centroid=OPTIMUM, covariance=flat)
     results = [(tuple(OPTIMUM), Score(0.5, 0, 0, 1.0))] * 12
@@ -55,7 +55,7 @@ def test_a_degenerate_distribution_starts_again_where_it_is() -> None:
 
 
 def test_a_far_vector_of_the_first_population_moves_the_mean_no_further_than_a_sample_could() -> None:
-    params = CmaParams(**COMMON)
+    params = CmaParams(**COMMON, sigma=0.8)
     state = Cma().init(params)
     near = (0.1, *START[1:])
     assert injected(state, params, near) == pytest.approx(near)

@@ -3,15 +3,12 @@ end a sentence."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import cluster_families as families
 import pytest
-from tokenizers import Tokenizer, models
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase
 
 from tasks.gpu.clustering.vocabulary import (
     DIGIT,
@@ -44,22 +41,22 @@ def named(tokenizer: PreTrainedTokenizerBase, ids: frozenset[int]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("family", "ends", "numbers"),
+    ("family", "numbers"),
     [
-        # tokens that begin, pad, stand for the unknown or are reserved end nothing
-        (families.llama3, ["<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"], LLAMA3),
-        (families.qwen, ["<|endoftext|>", "<|im_end|>"], SINGLE),
-        (families.gemma, ["<end_of_turn>", "<eos>"], GEMMA),
-        (lambda: load_tokenizer(str(embedded_model())), ["<|im_end|>"], f"{SINGLE} Â¢ Â± ÃĹ âĤ¬ âĪĴ ĠÂ± ĠÃĹ ĠâĤ¬ ĠâĪĴ"),
+        (families.llama3, LLAMA3),
+        (families.qwen, SINGLE),
+        (families.gemma, GEMMA),
+        (lambda: load_tokenizer(str(embedded_model())), f"{SINGLE} Â¢ Â± ÃĹ âĤ¬ âĪĴ ĠÂ± ĠÃĹ ĠâĤ¬ ĠâĪĴ"),
     ],
     ids=["llama3", "qwen", "gemma", "smollm2"],
 )
-def test_cluster_0_is_what_ends_a_turn_or_a_text_and_cluster_1_digits_and_arithmetic_symbols(
-    family: Family, ends: list[str], numbers: str
+def test_cluster_0_is_what_ends_an_answer_and_cluster_1_digits_and_arithmetic_symbols(
+    family: Family, numbers: str
 ) -> None:
     tokenizer = family()
-    assert named(tokenizer, answer_ends(tokenizer)) == sorted(ends)
-    assert named(tokenizer, classify_tokens(tokenizer).numbers) == sorted(numbers.split())
+    found = classify_tokens(tokenizer)
+    assert found.ends == answer_ends(tokenizer)
+    assert named(tokenizer, found.numbers) == sorted(numbers.split())
 
 
 def test_a_word_piece_vocabulary_has_its_numbers_inside_words_too() -> None:
@@ -71,49 +68,12 @@ def test_a_word_piece_vocabulary_has_its_numbers_inside_words_too() -> None:
     # then those and no others are in cluster 1
     found = named(tokenizer, classify_tokens(tokenizer).numbers)
     assert found == sorted(expected) and {"##7", "2018", "##%", "000"} <= set(found)
-    assert not answer_ends(tokenizer)
 
 
 def test_which_texts_are_numbers() -> None:
     numbers = ("7", " 42", "$1", " -3.2", "1,577.00", "10%", ".5", "7.", "12,", "+", " ÷ ", "٣", "1/2")
     others = ("", " ", ".", "..", "**", "--", "+=", "1st", "Q4", "1..", "...5", "1\n", "=\n", "²", "½", "(1)", "1:2")
     assert [text for text in (*numbers, *others) if is_number_token(text)] == [*numbers]
-
-
-def test_the_generation_config_beside_the_tokenizer_counts(tmp_path: Path) -> None:
-    # given a saved tokenizer whose model also stops at a token with a name of its own
-    tokenizer = families.qwen()
-    tokenizer.save_pretrained(tmp_path)
-    observed = tokenizer.convert_tokens_to_ids("<|fim_pad|>")
-    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [observed, 10**9]}))
-    # when it is loaded from there
-    again = AutoTokenizer.from_pretrained(tmp_path)
-    # then it is in cluster 0; an id that the vocabulary has not, and a token that is an end by its name alone, are not
-    assert named(again, answer_ends(again)) == ["<|fim_pad|>", "<|im_end|>"]
-
-
-@pytest.mark.parametrize(
-    ("family", "template", "expected"),
-    [
-        # one that ends a turn with a token of an unknown name
-        (families.qwen, "{{ m['content'] }} <|fim_pad|>", ["<|endoftext|>", "<|fim_pad|>", "<|im_end|>"]),
-        # one that begins the next turn after a message, and one that refuses the chat
-        (families.gemma, "{{ m['content'] }}<bos>", ["<end_of_turn>", "<eos>"]),
-        (families.gemma, "{{ raise_exception('tools only') }}", ["<end_of_turn>", "<eos>"]),
-    ],
-)
-def test_the_template_tells_the_end_of_a_turn_where_no_name_does(
-    family: Family, template: str, expected: list[str]
-) -> None:
-    tokenizer = family()
-    tokenizer.chat_template = "{% for m in messages %}" + template + "{% endfor %}"
-    assert named(tokenizer, answer_ends(tokenizer)) == expected
-
-
-def test_an_ordinary_token_that_spells_an_end_is_none() -> None:
-    words = Tokenizer(models.WordLevel({"</s>": 0, "a": 1, "<eos>": 2, "?": 3}, unk_token="?"))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
-    assert named(tokenizer, answer_ends(tokenizer)) == ["<eos>"]
 
 
 @pytest.mark.parametrize("family", [families.llama3, families.qwen, families.gemma])

@@ -50,7 +50,7 @@ _COUNTS_TIME = re.compile(
 )
 
 
-def final_numbers(question: str, answer: str) -> list[Number]:
+def settled_numbers(question: str, answer: str) -> list[Number]:
     """The number that the answer settles on, with its other wordings ("0.0142 or 1.42%"); empty where there is none."""
     if (mark := final_mark(answer)) is not None:
         marked = [
