@@ -259,10 +259,7 @@ def _sets(questions: Sequence[SplitExample]) -> dict[ExampleSet, tuple[str, Sequ
 
 
 def read_judge(text: str, examples: Sequence[Example], *, external: bool = False) -> Answer:
-    """ "rules", one of `RULE_JUDGES`, a function, or a model at an OpenAI-compatible endpoint and perhaps its prices.
-
-    `external`: an external farm's workers judge, which has no rules.
-    """
+    """ "rules" (no `external` farm has them), one of `RULE_JUDGES`, a function, or a model and perhaps its prices."""
     # Where no rules reflect, a search without a reflector asks no language model.
     free = {**FREE, "OPTIMISER": "cma"} if external else FREE
     own = f"{', '.join(RULE_JUDGES)}, file.py:function, or a model such as gpt-4o"

@@ -126,8 +126,7 @@ def _rendered(tokenizer: Any, chat: Messages, refused: str) -> str:
         return refused
 
 
-# Without effect on a model whose generation_config.json lists an end: see `answer_ends`.
-EOS_NAMES = frozenset((
+EOS_NAMES = frozenset((  # used only where no generation_config.json lists an end: see `answer_ends`
     "</s>", "<eos>", "[EOS]", "<|eos|>", "<|eot|>", "<|eot_id|>", "<|eom|>", "<|eom_id|>", "<|end|>", "<|return|>",
     "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|end_of_turn|>", "<end_of_turn>", "<turn|>", "<|role_end|>",
     "<|endofresponse|>", "<|END_OF_TURN_TOKEN|>", "<｜end▁of▁sentence｜>", "[e~[",

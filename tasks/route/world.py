@@ -68,7 +68,7 @@ class TeacherRow:
 
 @dataclass(frozen=True)
 class ChatCodec:
-    """Between texts and token ids: chats up to where the answer begins, answers with their end."""
+    """Between texts and token ids: chats up to where the answer begins, answers with one of their `answer_ends`."""
 
     tokenizer: Any
 
@@ -76,7 +76,6 @@ class ChatCodec:
         return tuple(render_chat(self.tokenizer, system, user))
 
     def completion(self, text: str) -> tuple[int, ...]:
-        # Of all `answer_ends` a written answer needs one.
         return (*self.tokenizer(text, add_special_tokens=False).input_ids, self.tokenizer.eos_token_id)
 
     def text(self, completion: Sequence[int]) -> str:

@@ -91,7 +91,8 @@ class SearchParams:
 
     `initial_deltas` has one float a cluster, in the order of `cluster_ids`.  `pinned` clusters (positions) keep the
     deltas of the start: adding the same amount to every logit changes nothing, so one can always be pinned.  `bound` is
-    the largest absolute delta of a draw.  `further` individuals are evaluated in the first generation beside the start.
+    the largest absolute delta of a draw, `sigma` the standard deviation of the first draws.  `further` individuals are
+    evaluated in the first generation beside the start.  An optimiser may have no use for some of these.
     """
 
     seed: int
@@ -99,6 +100,7 @@ class SearchParams:
     initial_deltas: tuple[float, ...]
     generations: int
     population_size: int
+    sigma: float
     pinned: tuple[int, ...] = ()
     bound: float = 8.0
     initial_scratchpad: str = ""

@@ -38,13 +38,6 @@ WORST_CONDITION = 1e14
 
 
 @dataclass(frozen=True, kw_only=True)
-class CmaParams(SearchParams):
-    """`population_size` is the number of samples a generation (lambda); `sigma` the first step size."""
-
-    sigma: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class CmaState(SearchState):
     """The distribution over the n free deltas.
 
@@ -59,27 +52,28 @@ class CmaState(SearchState):
     updates: int = 0
 
 
-class Cma(Optimiser[CmaParams, CmaState]):
-    """The first generation evaluates the start as well, so that the best is never worse than it.
+class Cma(Optimiser[SearchParams, CmaState]):
+    """`population_size` is the number of samples a generation (lambda), `sigma` the first step size.
 
-    A population that it starts from gives the first mean, and takes the places of samples.
+    The first generation evaluates the start as well, so that the best is never worse than it.  A population that it
+    starts from gives the first mean, and takes the places of samples.
     """
 
     name: ClassVar[str] = "cma"
-    params_type = CmaParams
+    params_type = SearchParams
     state_type = CmaState
 
-    def init(self, params: CmaParams) -> CmaState:
+    def init(self, params: SearchParams) -> CmaState:
         return CmaState(**first_distribution(params))
 
-    def ask(self, state: CmaState, params: CmaParams) -> Plan:
+    def ask(self, state: CmaState, params: SearchParams) -> Plan:
         """In the first generation with the start before the samples, or with a population among them."""
         given = params.start if state.is_new else ()
         vectors = sample(state, params, params.population_size - (len(given) if len(given) > 1 else 0))
         return drawn_plan(state.generation, [*given, *map(Genome, vectors)])
 
     def tell(
-        self, state: CmaState, params: CmaParams, plan: Plan, outcomes: Sequence[Outcome]
+        self, state: CmaState, params: SearchParams, plan: Plan, outcomes: Sequence[Outcome]
     ) -> tuple[CmaState, Generation]:
         generation = drawn_generation(plan, outcomes)
         results = []
@@ -91,7 +85,7 @@ class Cma(Optimiser[CmaParams, CmaState]):
         return dataclasses.replace(moved, generation=state.generation + 1, best=best), generation
 
 
-def first_distribution(params: CmaParams) -> dict[str, Any]:
+def first_distribution(params: SearchParams) -> dict[str, Any]:
     """The fields of a state before the first update: the mean of the start, one step size, no correlations."""
     size, count = len(params.free), len(params.start)
     zeros = (0.0,) * size
@@ -104,7 +98,7 @@ def first_distribution(params: CmaParams) -> dict[str, Any]:
     }
 
 
-def sample(state: CmaState, params: CmaParams, count: int) -> list[tuple[float, ...]]:
+def sample(state: CmaState, params: SearchParams, count: int) -> list[tuple[float, ...]]:
     """The first `count` of a generation's samples, as whole vectors, each delta within the bound."""
     made, before = _strategy(state, params), np.random.get_state()
     made.BD = (made.B * made.diagD) @ made.B.T
@@ -114,7 +108,7 @@ def sample(state: CmaState, params: CmaParams, count: int) -> list[tuple[float, 
     return [params.whole([float(value) for value in free]) for free in drawn]
 
 
-def update(state: CmaState, params: CmaParams, results: Sequence[tuple[Sequence[float], Score]]) -> CmaState:
+def update(state: CmaState, params: SearchParams, results: Sequence[tuple[Sequence[float], Score]]) -> CmaState:
     """The state with its distribution moved towards the better of `results`, pairs of a whole vector and its score."""
     moved = _strategy(state, params)
     moved.update([_Individual([deltas[i] for i in params.free], score.fitness) for deltas, score in results])
@@ -132,7 +126,7 @@ def update(state: CmaState, params: CmaParams, results: Sequence[tuple[Sequence[
     )
 
 
-def injected(state: CmaState, params: CmaParams, deltas: Sequence[float]) -> tuple[float, ...]:
+def injected(state: CmaState, params: SearchParams, deltas: Sequence[float]) -> tuple[float, ...]:
     """The vector that stands for `deltas` in the update: nearer to the mean where no sample would be as far away.
 
     N. Hansen, "Injecting External Solutions Into CMA-ES", arXiv 1110.4181 (2011).
@@ -150,7 +144,7 @@ def injected(state: CmaState, params: CmaParams, deltas: Sequence[float]) -> tup
     return tuple(whole)
 
 
-def _strategy(state: CmaState, params: CmaParams) -> Any:
+def _strategy(state: CmaState, params: SearchParams) -> Any:
     """DEAP's strategy where the state has it."""
     made = cma.Strategy(
         list(state.centroid), state.sigma, lambda_=params.population_size, cmatrix=np.array(state.covariance)

@@ -25,11 +25,6 @@ from tasks.plan import Candidate, Outcome, Plan
 
 
 @dataclass(frozen=True, kw_only=True)
-class LineageParams(SearchParams):
-    """There is one candidate a generation, whatever `population_size` is."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class LineageState(SearchState):
     """`deltas`, proposed from the node `parent`, are evaluated next; `refused` proposals in a row were unusable."""
 
@@ -39,23 +34,23 @@ class LineageState(SearchState):
     parent: str = ""
 
 
-class SingleLineage(Optimiser[LineageParams, LineageState]):
-    """Each vector is sent once.  The last one is evaluated without asking for another."""
+class SingleLineage(Optimiser[SearchParams, LineageState]):
+    """One vector a generation, which is sent once.  The last one is evaluated without asking for another."""
 
     name: ClassVar[str] = "lineage"
-    params_type = LineageParams
+    params_type = SearchParams
     state_type = LineageState
 
-    def init(self, params: LineageParams) -> LineageState:
+    def init(self, params: SearchParams) -> LineageState:
         return LineageState(deltas=params.initial_deltas, summary=params.initial_scratchpad)
 
-    def ask(self, state: LineageState, params: LineageParams) -> Plan:
+    def ask(self, state: LineageState, params: SearchParams) -> Plan:
         is_last = state.generation + 1 >= params.generations
         candidate = Candidate(0, state.deltas, state.summary, rewrite=not is_last, variant=state.refused)
         return Plan("population", state.generation, (candidate,))
 
     def tell(
-        self, state: LineageState, params: LineageParams, plan: Plan, outcomes: Sequence[Outcome]
+        self, state: LineageState, params: SearchParams, plan: Plan, outcomes: Sequence[Outcome]
     ) -> tuple[LineageState, Generation]:
         [outcome] = outcomes
         [vector] = drawn_generation(plan, outcomes).population

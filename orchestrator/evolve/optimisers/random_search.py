@@ -7,7 +7,7 @@ J. Bergstra and Y. Bengio, "Random Search for Hyper-Parameter Optimization", Jou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from orchestrator.evolve.optimisers import (
@@ -24,31 +24,24 @@ from orchestrator.evolve.optimisers import (
 from tasks.plan import Outcome, Plan
 
 
-@dataclass(frozen=True, kw_only=True)
-class RandomParams(SearchParams):
-    """`sigma` is the standard deviation of a free delta around its start."""
-
-    sigma: float
-
-
-class RandomSearch(Optimiser[RandomParams, SearchState]):
-    """`population_size` independent draws a generation; the first ones of the first generation are the start itself."""
+class RandomSearch(Optimiser[SearchParams, SearchState]):
+    """`population_size` draws around the start a generation; the first of the first generation are the start itself."""
 
     name: ClassVar[str] = "random"
-    params_type = RandomParams
+    params_type = SearchParams
     state_type = SearchState
 
-    def init(self, params: RandomParams) -> SearchState:
+    def init(self, params: SearchParams) -> SearchState:
         return SearchState()
 
-    def ask(self, state: SearchState, params: RandomParams) -> Plan:
+    def ask(self, state: SearchState, params: SearchParams) -> Plan:
         rng, start = generator(params.seed, state.generation), params.start if state.is_new else ()
         count, around = params.population_size, [params.initial_deltas[position] for position in params.free]
         draws = [params.whole([rng.gauss(value, params.sigma) for value in around]) for _ in range(count)]
         return drawn_plan(state.generation, [*start, *map(Genome, draws[len(start) :])][:count])
 
     def tell(
-        self, state: SearchState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]
+        self, state: SearchState, params: SearchParams, plan: Plan, outcomes: Sequence[Outcome]
     ) -> tuple[SearchState, Generation]:
         generation = drawn_generation(plan, outcomes)
         best = best_of(state.best, generation.population)

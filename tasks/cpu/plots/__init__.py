@@ -1,7 +1,6 @@
 """The plots of a run as PNG bytes, drawn on the cpu queue, so that no other process imports matplotlib (about 60 MB).
 
-A new plot is a function from its data to a PNG in a module of this package, and one line below.  What it draws that no
-other does is sent by the `request_plots` call of its run kind.
+A new plot is a function from its data to a PNG, and one line below; new data is also sent by a `request_plots` call.
 """
 
 from __future__ import annotations
@@ -19,10 +18,9 @@ from tasks.task import Job, JobTask, run_job
 class Plot(NamedTuple):
     """A plot: its file in the output folder, its title in report.md, and the module and function that draw it.
 
-    A collection has no report.md, so nothing shows its title; the page draws its own figures and shows no PNG.
-
-    `data` names the function's arguments, in their order: history and tree of an evolution, points of the measured
-    systems (`report.json`), v_steer of a collection, rates, held_out and rows of a `route` run.
+    The page shows no PNG, and nothing the title of a collection's.  `data` names the function's arguments, in order:
+    history and tree of an evolution, points of the measured systems (`report.json`), v_steer of a collection, rates,
+    held_out and rows of a `route` run.
     """
 
     file: str

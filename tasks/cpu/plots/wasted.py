@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from matplotlib.font_manager import findfont, get_font
-from matplotlib.ft2font import FT2Font
 from matplotlib.ticker import MaxNLocator
 
 from tasks.cpu.plots import style
 
-FAMILY = "DejaVu Sans Mono"
+FAMILY = "DejaVu Sans Mono"  # comes with matplotlib
 MOST, LONGEST_TOKEN = 30, 22  # tokens, and characters of one
 _NAMES = {"\n": "⏎", "\r": "\\r", "\t": "⇥", " ": "␣", "\ufffd": "�"}
 
@@ -54,13 +52,7 @@ def _character(character: str) -> str:
     if character in _NAMES:
         return _NAMES[character]
     # Other white space, control and format characters, lone surrogates, and what the font lacks: by their numbers.
-    if unicodedata.category(character)[0] in "CZ" or not _font().get_char_index(ord(character)):
+    if unicodedata.category(character)[0] in "CZ" or not get_font(findfont(FAMILY)).get_char_index(ord(character)):
         code = ord(character)
         return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
     return character
-
-
-@cache
-def _font() -> FT2Font:
-    """The font of the labels, which comes with matplotlib."""
-    return get_font(findfont(FAMILY))

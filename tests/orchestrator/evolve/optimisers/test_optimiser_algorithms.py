@@ -10,14 +10,15 @@ import pytest
 from deap import cma as deap_cma
 from formula import CLUSTERS, IDS, OPTIMUM, START, Formula, score
 
-from orchestrator.evolve.optimisers import search
-from orchestrator.evolve.optimisers.cma import Cma, CmaParams, injected, update
-from orchestrator.evolve.optimisers.lineage import LineageParams, SingleLineage
-from orchestrator.evolve.optimisers.random_search import RandomParams, RandomSearch
+from orchestrator.evolve.optimisers import SearchParams, search
+from orchestrator.evolve.optimisers.cma import Cma, injected, update
+from orchestrator.evolve.optimisers.lineage import SingleLineage
+from orchestrator.evolve.optimisers.random_search import RandomSearch
 from tasks.records import Score
 
 COMMON: dict[str, Any] = {
     "seed": 7, "cluster_ids": IDS, "initial_deltas": START, "generations": 30, "population_size": 12,
+    "sigma": 0.8,
 }  # fmt: skip
 
 
@@ -26,14 +27,14 @@ def final(optimiser: Any, params: Any, formula: Formula | None = None) -> Any:
 
 
 def test_cma_finds_the_optimum_that_random_search_misses_on_the_same_budget() -> None:
-    found = final(Cma(), CmaParams(**COMMON, sigma=0.8)).best
-    by_chance = final(RandomSearch(), RandomParams(**COMMON, sigma=1.5)).best
+    found = final(Cma(), SearchParams(**COMMON)).best
+    by_chance = final(RandomSearch(), SearchParams(**COMMON)).best
     assert found.deltas == pytest.approx(OPTIMUM, abs=0.15)
     assert found.fitness > 0.95 > by_chance.fitness
 
 
 def test_cma_updates_as_deap_does() -> None:
-    params = CmaParams(**COMMON, sigma=0.8)
+    params = SearchParams(**COMMON)
     state = Cma().init(params)
     rng = np.random.default_rng(1)
     vectors = [tuple(float(x) for x in rng.normal(size=CLUSTERS)) for _ in range(12)]
@@ -45,7 +46,7 @@ def test_cma_updates_as_deap_does() -> None:
 
 
 def test_a_degenerate_distribution_starts_again_where_it_is() -> None:
-    params = CmaParams(**COMMON, sigma=0.8)
+    params = SearchParams(**COMMON)
     flat = tuple(tuple(1.0 if i == j == 0 else 1e-20 * (i == j) for j in range(CLUSTERS)) for i in range(CLUSTERS))
     state = dataclasses.replace(Cma().init(params), centroid=OPTIMUM, covariance=flat)
     results = [(tuple(OPTIMUM), Score(0.5, 0, 0, 1.0))] * 12
@@ -55,7 +56,7 @@ def test_a_degenerate_distribution_starts_again_where_it_is() -> None:
 
 
 def test_a_far_vector_of_the_first_population_moves_the_mean_no_further_than_a_sample_could() -> None:
-    params = CmaParams(**COMMON, sigma=0.8)
+    params = SearchParams(**COMMON)
     state = Cma().init(params)
     near = (0.1, *START[1:])
     assert injected(state, params, near) == pytest.approx(near)
@@ -66,7 +67,7 @@ def test_a_far_vector_of_the_first_population_moves_the_mean_no_further_than_a_s
 
 def test_the_lineage_sends_each_vector_once_and_gathers_its_summary() -> None:
     formula = Formula()
-    params = LineageParams(**{**COMMON, "generations": 5, "population_size": 1})
+    params = SearchParams(**{**COMMON, "generations": 5, "population_size": 1})
     state = final(SingleLineage(), params, formula)
     assert [c.rewrite for c in formula.candidates] == [True, True, True, True, False]
     assert [c.scratchpad.count("learnt") for c in formula.candidates] == [0, 1, 2, 3, 4]
@@ -77,7 +78,7 @@ def test_the_lineage_sends_each_vector_once_and_gathers_its_summary() -> None:
 
 def test_an_unusable_rewrite_is_asked_again_in_other_words() -> None:
     formula = Formula(refused=frozenset({0}))
-    params = LineageParams(**{**COMMON, "generations": 4, "population_size": 1})
+    params = SearchParams(**{**COMMON, "generations": 4, "population_size": 1})
     state = final(SingleLineage(), params, formula)
     assert [c.variant for c in formula.candidates] == [0, 1, 2, 3]
     assert (state.deltas, state.summary) == (START, "")

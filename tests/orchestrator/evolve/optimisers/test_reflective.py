@@ -17,7 +17,7 @@ from tasks.plan import Outcome, Plan
 from tasks.records import Score
 
 COMMON: dict[str, Any] = {
-    "seed": 7, "cluster_ids": IDS, "initial_deltas": START, "population_size": 6, "generations": 6,
+    "seed": 7, "cluster_ids": IDS, "initial_deltas": START, "population_size": 6, "generations": 6, "sigma": 1.0,
     "crossover_probability": 0.6, "mutation_probability": 0.7, "elitism_size": 2, "selection": "tournament",
     "tournament_size": 3, "top_k": 3,
 }  # fmt: skip
