@@ -25,7 +25,10 @@ from workers.queues import MODULES_VARIABLE, worker_command, worker_environment
 BARE = "bare"  # in the ids of chords of Celery alone, so that their counters can be told from the farm's
 RUN = Run(
     "bench", 1,
-    Target("m", "embedded", "resident", "", "", "", "cpu", "auto", 1, 1, 1, "", "", Sampling(1, 0, 1, 1)),
+    Target(
+        model="m", engine="embedded", device="cpu", ready_timeout_s=1, request_timeout_s=1, prompt_template="",
+        sampling=Sampling(1, 0, 1, 1),
+    ),
     Judge("m", 0.01, True, 0, 1, 1, 1, 1), Reflector("m", 0, 1, 1, 1), Endpoint("", "K", 1, 1, 1, 1, 0, 0, 0, 0),
     Fitness(0.4, 0.6, 50), Clusters("", "m", 1, 1, 1, 1, "cpu"), True,
 )  # fmt: skip

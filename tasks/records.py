@@ -71,7 +71,7 @@ class Sampling:
     end_after_sentence: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Target:
     """The steered model and the server that answers for it.
 
@@ -80,17 +80,17 @@ class Target:
 
     model: str  # a Hugging Face id, a folder, or "embedded" for the model that ships with the embedded farm
     engine: EngineName
-    lifecycle: Literal["resident", "restart"]
-    url: str
-    command: str
-    args: str
+    lifecycle: Literal["resident", "restart"] = "resident"
+    url: str = ""
+    command: str = ""
+    args: str = ""
     device: str
-    dtype: str  # of the embedded target: "auto", "float32" or "bfloat16"
-    ready_timeout_s: float
-    request_timeout_s: float
-    concurrency: int  # requests in flight of one gpu worker, for all its evaluations together
-    system_prompt: str
-    prompt_template: str  # {context} and {query}
+    dtype: str = "auto"  # of the embedded target: "auto", "float32" or "bfloat16"
+    ready_timeout_s: float = 600.0
+    request_timeout_s: float = 600.0
+    concurrency: int = 1  # requests in flight of one gpu worker, for all its evaluations together
+    system_prompt: str = ""
+    prompt_template: str = "{context}{query}"
     sampling: Sampling
 
     @classmethod

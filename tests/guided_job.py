@@ -11,8 +11,8 @@ from tasks.task import Job
 
 RUN = "a-guided-run"
 TARGET = Target(
-    "embedded", "embedded", "resident", "", "", "", "cpu", "auto", 1, 60, 8, "", "{context}{query}",
-    Sampling(8, 0.0, 1.0, 5),
+    model="embedded", engine="embedded", device="cpu", ready_timeout_s=1, request_timeout_s=60, concurrency=8,
+    sampling=Sampling(8, 0.0, 1.0, 5),
 )  # fmt: skip
 ENDPOINT = Endpoint("", "KEY_OF_THIS_TEST", 10, 2, 0, 0, 2.0, 1.0, 10.0, 0)
 

@@ -20,7 +20,10 @@ from tasks.store.store import Store
 
 RUN = Run(
     "simulated", 1,
-    Target("m", "embedded", "resident", "", "", "", "cpu", "auto", 1, 1, 1, "", "", Sampling(1, 0, 1, 1)),
+    Target(
+        model="m", engine="embedded", device="cpu", ready_timeout_s=1, request_timeout_s=1, prompt_template="",
+        sampling=Sampling(1, 0, 1, 1),
+    ),
     Judge("m", 0.01, True, 0, 1, 1, 1, 1), Reflector("m", 0, 1, 1, 1), Endpoint("", "K", 1, 1, 1, 1, 0, 0, 0, 0),
     Fitness(0.4, 0.6, 50), Clusters("", "m", 1, 1, 1, 1, "cpu"), True,
 )  # fmt: skip

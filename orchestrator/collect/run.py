@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 JOB_LIMIT_S = 1800.0  # hard limit of one job
 SYSTEM_PROMPT = "Answer the question using the provided context."
-TARGET_READY_S = 600.0
 
 
 class CollectKind(YamlKind[CollectSettings, CollectOptions]):
@@ -176,13 +175,8 @@ def make_collection(settings: CollectSettings, options: CollectOptions, run_id: 
         target=records.Target(
             model=target.model_id,
             engine="embedded" if embedded else "sglang",
-            lifecycle="resident",
             url="" if embedded else target.sglang.base_url,
-            command="",
-            args="",
             device=settings.device,
-            dtype="auto",
-            ready_timeout_s=TARGET_READY_S,
             request_timeout_s=target.sglang.timeout_s,
             concurrency=settings.phase0.target_concurrency,
             system_prompt=SYSTEM_PROMPT,

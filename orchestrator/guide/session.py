@@ -43,7 +43,6 @@ from tasks.store.client import RunTaken
 
 log = logging.getLogger(__name__)
 CONTEXT_FILE = "context.json"
-SERVER_S = 600.0  # until the target is ready, and for one of its answers
 CPU_JOBS = 8  # in flight
 
 
@@ -92,17 +91,12 @@ def guide_context(settings: GuideSettings, options: GuideOptions) -> GuideContex
     target = records.Target(
         model=model.model_name_or_path,
         engine="embedded" if embedded else "sglang",
-        lifecycle="resident",
         url="" if embedded else options.sglang_url,
         command="" if embedded else options.sglang_command,
         args="" if embedded else " ".join(filter(None, arguments)),
         device="cpu" if embedded or device == "cpu" else "cuda",
         dtype=dtype if embedded else "auto",
-        ready_timeout_s=SERVER_S,
-        request_timeout_s=SERVER_S,
         concurrency=options.rollout_jobs,
-        system_prompt="",
-        prompt_template="{context}{query}",
         sampling=records.Sampling(settings.sampler.grid[0].max_new_tokens, 0.0, 1.0, settings.runner.shuffle_seed),
     )
     asked = None

@@ -253,16 +253,6 @@ def _target(settings: RouteSettings) -> records.Target:
     return records.Target(
         model=model.model_name_or_path,
         engine="embedded" if model.model_name_or_path == EMBEDDED else "sglang",
-        lifecycle="resident",
-        url="",
-        command="",
-        args="",
         device=model.device,
-        dtype="auto",
-        ready_timeout_s=600.0,
-        request_timeout_s=600.0,
-        concurrency=1,
-        system_prompt="",
-        prompt_template="{context}{query}",
         sampling=records.Sampling(settings.training.max_new_tokens, 1.0, 1.0, 0),
     )

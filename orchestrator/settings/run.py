@@ -84,7 +84,6 @@ def _target(s: Settings) -> Target:
         command=s.sglang_command,
         args=s.sglang_args,
         device=s.device,
-        dtype="auto",
         ready_timeout_s=_limit_s("WHETSTONE_SGLANG_READY_S", 600),
         request_timeout_s=_limit_s("WHETSTONE_TARGET_TIMEOUT_S", 600),
         concurrency=s.target_concurrency,

@@ -79,8 +79,9 @@ def host_in(folder: Path) -> LocalTargetHost:
 
 def target_of(model: str, arguments: str, lifecycle: Literal["resident", "restart"] = "resident") -> Target:
     return Target(
-        model, "sglang", lifecycle, "", COMMAND, f"{ARGUMENTS} {arguments}".strip(),
-        "cuda", "auto", 300, 120, 64, SYSTEM, TEMPLATE, Sampling(64, 0.0, 1.0, 1),
+        model=model, engine="sglang", lifecycle=lifecycle, command=COMMAND, args=f"{ARGUMENTS} {arguments}".strip(),
+        device="cuda", ready_timeout_s=300, request_timeout_s=120, concurrency=64, system_prompt=SYSTEM,
+        prompt_template=TEMPLATE, sampling=Sampling(64, 0.0, 1.0, 1),
     )  # fmt: skip
 
 
