@@ -57,6 +57,11 @@ class Candidate:
     clustering: str = ""  # a content hash
     max_tokens: int = 0
 
+    def with_delta(self, delta: float) -> tuple[float, ...]:
+        """The deltas after the mutation of the target."""
+        assert self.target is not None, "a mutation has a target cluster"
+        return (*self.deltas[: self.target], delta, *self.deltas[self.target + 1 :])
+
 
 @dataclass(frozen=True)
 class StageRef:

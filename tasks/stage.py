@@ -54,12 +54,9 @@ class Stage:
 
     def deltas(self) -> tuple[float, ...]:
         """The deltas to evaluate in this phase: the candidate's own, or with the reflector's new one."""
-        if self.phase == "pre" or self.candidate.target is None:
+        if self.phase == "pre":
             return self.candidate.deltas
-        delta = self.need("reflect")["delta"]
-        changed = list(self.candidate.deltas)
-        changed[self.candidate.target] = changed[self.candidate.target] if delta is None else delta
-        return tuple(changed)
+        return self.candidate.with_delta(self.need("reflect")["delta"])
 
     def examples(self) -> tuple[Example, ...]:
         """The questions of this candidate."""

@@ -167,8 +167,8 @@ def scored(plan: Plan, records: Records) -> Iterator[tuple[float, tuple[float, .
     for one in plan.candidates:
         vectors: dict[Phase, tuple[float, ...]] = {"pre": one.deltas}
         delta = records.get(f"{one.index}:mut:reflect", {}).get("delta")
-        if one.target is not None and delta is not None:
-            vectors["mut"] = (*one.deltas[: one.target], delta, *one.deltas[one.target + 1 :])
+        if delta is not None:
+            vectors["mut"] = one.with_delta(delta)
         for phase, deltas in vectors.items():
             if score := records.get(f"{one.index}:{phase}:score"):
                 yield score["fitness"], deltas, one.clustering

@@ -192,11 +192,10 @@ def _family(plan: Plan, candidate: Candidate, outcome: Outcome, parents: Sequenc
         before, Genome(candidate.deltas, outcome.scratchpad), outcome.pre, None, tuple(parents), place,
         outcome.merge_fallback, outcome.skip_reason,
     )  # fmt: skip
-    if candidate.target is None or outcome.delta is None or outcome.mut is None:
+    if outcome.delta is None or outcome.mut is None:
         return [one]
-    deltas = list(candidate.deltas)
-    deltas[candidate.target] = outcome.delta
-    genome, node = Genome(tuple(deltas), outcome.mutated_scratchpad), plan.node(candidate.index, "mut")
+    genome = Genome(candidate.with_delta(outcome.delta), outcome.mutated_scratchpad)
+    node = plan.node(candidate.index, "mut")
     return [replace(one, place=None), Evaluated(node, genome, outcome.mut, candidate.target, (before,), place)]
 
 
