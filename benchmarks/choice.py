@@ -200,9 +200,9 @@ def pareto_testing(
     part = slice(SEARCH + ORDER, SEARCH + ORDER + count)
     plain = draw.correct[0, part].tolist()
     tests = choice.test_members(order, plain, lambda name: draw.correct[int(name), part].tolist(), world.margin)
-    passed = choice.passed(order, tests)
-    winner = choice.choose(passed, world.goal)
-    return (None if winner is None else int(winner.name) - 1), [int(one.name) - 1 for one in passed], len(tests)
+    passed = [int(test.name) - 1 for test in tests if test.result.is_shown]
+    winner = choice.choose(order, tests, world.goal)
+    return (None if winner is None else int(winner.name) - 1), passed, len(tests)
 
 
 def observed(world: World, draw: Draw, members: Sequence[int], count: int) -> int | None:

@@ -137,7 +137,7 @@ def order_members(
     that gain nothing in the goal over one with as large a bound; for "shortest" also those that save hardly more than
     that one or than the plain model, so that the few tests reach from the surest to the boldest.
     """
-    tokens, correct = _mean(plain.tokens), _mean(plain.correct)
+    tokens, correct = plain.point
     step = STEP * tokens if goal == "shortest" else 0.0
 
     def gain(member: Member) -> float:
@@ -148,7 +148,7 @@ def order_members(
     for name, answered in members.items():
         change = correctness_change(plain.correct, answered.correct)
         bound = non_inferiority(change, 0.0).bound  # which does not depend on the margin
-        found.append(Member(name, _mean(answered.tokens), change.after / change.count, bound))
+        found.append(Member(name, answered.mean_tokens, change.after / change.count, bound))
     order: list[Member] = []
     for member in sorted(found, key=lambda member: (-member.bound, -gain(member), member.mean_tokens)):
         reached = gain(order[-1]) if order else 0.0
@@ -174,18 +174,14 @@ def test_members(
     return tuple(tests)
 
 
-def passed(order: Sequence[Member], tests: Sequence[MemberTest]) -> tuple[Member, ...]:
-    """The members that were shown to lose less than the margin."""
-    shown = {test.name for test in tests if test.result.is_shown}
-    return tuple(member for member in order if member.name in shown)
-
-
-def choose(members: Sequence[Member], goal: Goal) -> Member | None:
+def choose(order: Sequence[Member], tests: Sequence[MemberTest], goal: Goal) -> Member | None:
     """The winner among the members that passed, by what the ordering questions show; None where the plain model wins.
 
     "shortest" is the one with the fewest tokens; "most_right" the one with the most correct answers, then with the
     fewest tokens.
     """
+    shown = {test.name for test in tests if test.result.is_shown}
+    members = [member for member in order if member.name in shown]
     if goal == "shortest":
         return min(members, key=lambda member: (member.mean_tokens, -member.correct), default=None)
     return min(members, key=lambda member: (-member.correct, member.mean_tokens), default=None)
@@ -195,7 +191,3 @@ def questions_to_show(test: MemberTest) -> int | None:
     """How many questions would show with a chance of 80 % what was observed; None for a loss of the margin or more."""
     change, distance = test.change, test.result.margin + test.change.difference.value
     return questions_needed(distance, (change.gained + change.lost) / change.count) if distance > 0 else None
-
-
-def _mean(values: Sequence[int] | Sequence[bool]) -> float:
-    return sum(values) / len(values)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.evolve.choice import additions, choose, halve, least_correct, order_members, passed, test_members
+from orchestrator.evolve.choice import additions, choose, halve, least_correct, order_members, test_members
 from orchestrator.evolve.records import Individual
 from orchestrator.evolve.search import best_first
 from orchestrator.evolve.systems import PLAIN, Arm, Book, Measurer, System, measurement_of
@@ -124,7 +124,7 @@ class Closing:
             return asked[name].on(which).correct
 
         tests = test_members(book.order, plain.on(which).correct, ask, self.settings.margin)
-        winner = choose(passed(book.order, tests), self.settings.goal)
+        winner = choose(book.order, tests, self.settings.goal)
         name = PLAIN if winner is None else winner.name
         return replace(book.with_systems([*asked.values()]), tests=tests, winner=name)
 

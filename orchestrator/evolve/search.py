@@ -249,7 +249,7 @@ def starts_of(settings: Settings, book: Book, arm: Arm, forked: ForkedArm | None
 
 
 def best_first(vectors: Sequence[System]) -> list[System]:
-    return sorted(vectors, key=lambda one: (-one.on("training").point[1], one.on("training").point[0]))
+    return sorted(vectors, key=lambda one: (-(point := one.on("training").point).correct, point.mean_tokens))
 
 
 def load_state(output: OutputFolder, search: Search) -> RunState:
