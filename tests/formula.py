@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from orchestrator.evolve.optimisers import Generation
 from tasks.plan import Candidate, Outcome, Plan
 from tasks.records import Score
 
@@ -61,3 +63,23 @@ class Formula:
     @property
     def candidates(self) -> list[Candidate]:
         return [candidate for plan in self.plans for candidate in plan.candidates]
+
+
+@dataclass(frozen=True)
+class Step:
+    state: Any
+    generation: Generation
+
+    @property
+    def ends_generation(self) -> bool:
+        return bool(self.state.generation > self.generation.number)
+
+
+def search(optimiser: Any, params: Any, evaluate: Any) -> Iterator[Step]:
+    """A whole search, plan by plan."""
+    state = optimiser.init(params)
+    while state.generation < params.generations:
+        plan = optimiser.ask(state, params)
+        outcomes = sorted(evaluate(plan), key=lambda one: one.index) if plan.candidates else []
+        state, generation = optimiser.tell(state, params, plan, outcomes)
+        yield Step(state, generation)

@@ -24,7 +24,6 @@ from orchestrator.evolve.optimisers import (
     SearchParams,
     SearchState,
     make_optimiser,
-    search,
 )
 from orchestrator.evolve.systems import Arm, Book, System
 from orchestrator.report.statistics import Point
@@ -40,7 +39,7 @@ from orchestrator.settings.inputs import (
     read_population,
 )
 from orchestrator.settings.options import Settings
-from tasks.plan import Evaluations, Outcome, Plan
+from tasks.plan import Evaluations, Outcome
 
 STEPS = 10
 """The standard deviation of a draw is this part of the largest delta."""
@@ -133,30 +132,28 @@ class Search:
 
     def _generation(self, arm: Arm, state: RunState, evaluate: Evaluate, watch: Watch) -> FinishedGeneration:
         params, optimiser = self.params[arm.name], self.optimiser
-        before = state.states.get(arm.name) or optimiser.init(params)
-        before = dataclasses.replace(before, generation=state.generation)
+        here = dataclasses.replace(state.states.get(arm.name) or optimiser.init(params), generation=state.generation)
+        own = {"system_prompt": arm.system_prompt, "clustering": arm.clustering}
         best, outcomes, plans = self.best(state), list[Outcome](), 0
-
-        def evaluate_here(plan: Plan) -> Sequence[Outcome]:
-            prompt, clustering = arm.system_prompt, arm.clustering
-            own = (dataclasses.replace(c, system_prompt=prompt, clustering=clustering) for c in plan.candidates)
-            return evaluate(dataclasses.replace(plan, candidates=tuple(own)))
-
-        for step in search(optimiser, before, params, evaluate_here):
-            outcomes += step.outcomes
+        while here.generation == state.generation:
+            plan, found = optimiser.ask(here, params), list[Outcome]()
+            if plan.candidates:
+                asked = tuple(dataclasses.replace(candidate, **own) for candidate in plan.candidates)
+                found = sorted(evaluate(dataclasses.replace(plan, candidates=asked)), key=lambda one: one.index)
+            here, generation = optimiser.tell(here, params, plan, found)
+            outcomes += found
             plans += 1
-            if step.ends_generation:
-                break
-            here = [one.fitness for one in (step.state.best, best and best.best) if one]
-            watch(step.generation, max(here, default=None))
+            if here.generation == state.generation:
+                reached = [one.fitness for one in (here.best, best and best.best) if one]
+                watch(generation, max(reached, default=None))
         seconds = Counter[str]()
         for outcome in outcomes:
             seconds.update(outcome.seconds)
         # What a resumed run has evaluated again is not carried over
-        carried = Evaluations(carried=step.generation.carried if plans == 1 else 0)
+        carried = Evaluations(carried=generation.carried if plans == 1 else 0)
         evaluations = sum((outcome.evaluations for outcome in outcomes), carried)
-        after = RunState(step.state.generation, {**state.states, arm.name: step.state}, arm.name)
-        return FinishedGeneration(arm, step.generation, after, seconds, evaluations)
+        after = RunState(here.generation, {**state.states, arm.name: here}, arm.name)
+        return FinishedGeneration(arm, generation, after, seconds, evaluations)
 
 
 class Turn(NamedTuple):

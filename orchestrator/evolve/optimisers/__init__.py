@@ -18,7 +18,7 @@ import importlib
 import json
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -201,26 +201,6 @@ class Optimiser(ABC, Generic[P, S]):
         if (values["optimiser"], values["clusters"]) != (self.name, list(params.cluster_ids)):
             raise ValueError(f"it is of {quote(values['optimiser'])} over {len(values['clusters'])} clusters")
         return parse_json(self.state_type, json.dumps(values["state"]))
-
-
-@dataclass(frozen=True)
-class Step:
-    outcomes: tuple[Outcome, ...]
-    state: SearchState
-    generation: Generation
-
-    @property
-    def ends_generation(self) -> bool:
-        return self.state.generation > self.generation.number
-
-
-def search(optimiser: Optimiser[P, S], state: S, params: P, evaluate: Evaluate) -> Iterator[Step]:
-    """Run the plans that remain, one at a time; the caller saves each state before it asks for the next."""
-    while state.generation < params.generations:
-        plan = optimiser.ask(state, params)
-        outcomes = tuple(sorted(evaluate(plan), key=lambda one: one.index)) if plan.candidates else ()
-        state, generation = optimiser.tell(state, params, plan, outcomes)
-        yield Step(outcomes, state, generation)
 
 
 def drawn_plan(generation: int, drawn: Sequence[Genome]) -> Plan:

@@ -1,7 +1,6 @@
 """Fronts of systems, the order in which they are tested, and the winner."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -17,21 +16,21 @@ from orchestrator.evolve.choice import (
     order_members,
     questions_to_show,
 )
+from orchestrator.report.statistics import Measurement
 
 MARGIN = 0.05
 
 
-@dataclass(frozen=True)
-class Answers:
-    tokens: Sequence[int]
-    correct: Sequence[bool]
+def measured(tokens: int, correct: Sequence[bool]) -> Measurement:
+    count = len(correct)
+    return Measurement(("",) * count, (tokens,) * count, tuple(correct), (True,) * count, (False,) * count)
 
 
-def answers(tokens: int, lost: int = 0, gained: int = 0, count: int = 200) -> Answers:
+def answers(tokens: int, lost: int = 0, gained: int = 0, count: int = 200) -> Measurement:
     """Of an even number of questions the plain model answers the first half; the first `lost` of them are lost."""
     half = count // 2
     correct = [False] * lost + [True] * (half - lost) + [True] * gained + [False] * (half - gained)
-    return Answers([tokens] * count, correct)
+    return measured(tokens, correct)
 
 
 PLAIN = answers(80)
@@ -66,7 +65,7 @@ NONE_LONGER_THAN_PLAIN = {
         (NONE_LONGER_THAN_PLAIN, "most_right", 5, ["better"]),
     ],
 )
-def test_the_order_of_the_tests(members: Mapping[str, Answers], goal: str, most: int, order: list[str]) -> None:
+def test_the_order_of_the_tests(members: Mapping[str, Measurement], goal: str, most: int, order: list[str]) -> None:
     found = order_members(members, PLAIN, MARGIN, goal, most)
     assert [member.name for member in found] == order
     assert [member.bound for member in found] == sorted((member.bound for member in found), reverse=True)
@@ -112,8 +111,8 @@ def someone_passes(rng: np.random.Generator) -> bool:
     right = rng.random(300) < 0.5
     # 15 % of the answers change sides: 10 % are lost and 5 % gained.
     correct = np.where(right, rng.random((20, 300)) > 0.2, rng.random((20, 300)) < 0.1)
-    members = {str(i): Answers([70 - i] * 100, row) for i, row in enumerate(correct[:, :100].tolist())}
-    order = order_members(members, Answers([75] * 100, right[:100].tolist()), MARGIN, "shortest", 5)
+    members = {str(i): measured(70 - i, row) for i, row in enumerate(correct[:, :100].tolist())}
+    order = order_members(members, measured(75, right[:100].tolist()), MARGIN, "shortest", 5)
     tests = choice.test_members(order, right[100:].tolist(), lambda name: correct[int(name), 100:].tolist(), MARGIN)
     return any(test.result.is_shown for test in tests)
 

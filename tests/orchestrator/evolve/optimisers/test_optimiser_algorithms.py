@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from deap import cma as deap_cma
-from formula import CLUSTERS, IDS, OPTIMUM, START, Formula, score
+from formula import CLUSTERS, IDS, OPTIMUM, START, Formula, score, search
 
-from orchestrator.evolve.optimisers import SearchParams, search
+from orchestrator.evolve.optimisers import SearchParams
 from orchestrator.evolve.optimisers.cma import Cma, injected, update
 from orchestrator.evolve.optimisers.lineage import SingleLineage
 from orchestrator.evolve.optimisers.random_search import RandomSearch
@@ -23,7 +23,7 @@ COMMON: dict[str, Any] = {
 
 
 def final(optimiser: Any, params: Any, formula: Formula | None = None) -> Any:
-    return list(search(optimiser, optimiser.init(params), params, formula or Formula()))[-1].state
+    return list(search(optimiser, params, formula or Formula()))[-1].state
 
 
 def test_cma_finds_the_optimum_that_random_search_misses_on_the_same_budget() -> None:

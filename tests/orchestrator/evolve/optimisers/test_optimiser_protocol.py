@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from formula import IDS, START, Formula, score
+from formula import IDS, START, Formula, score, search
 
-from orchestrator.evolve.optimisers import OPTIMISERS, Genome, Optimiser, SearchState, make_optimiser, search
+from orchestrator.evolve.optimisers import OPTIMISERS, Genome, Optimiser, SearchState, make_optimiser
 
 NAMES = sorted(OPTIMISERS)
 VALUES = {  # each optimiser takes those that its parameters have
@@ -28,7 +28,7 @@ def made(name: str, **changes: Any) -> tuple[Optimiser[Any, Any], Any]:
 
 
 def states(optimiser: Any, params: Any, formula: Formula) -> list[SearchState]:
-    return [turn.state for turn in search(optimiser, optimiser.init(params), params, formula)]
+    return [turn.state for turn in search(optimiser, params, formula)]
 
 
 @pytest.mark.parametrize("name", NAMES)

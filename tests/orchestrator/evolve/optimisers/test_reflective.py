@@ -8,9 +8,8 @@ import random
 from typing import Any
 
 import pytest
-from formula import IDS, START, Formula
+from formula import IDS, START, Formula, search
 
-from orchestrator.evolve.optimisers import search
 from orchestrator.evolve.optimisers.reflective import Reflective, ReflectiveParams
 from orchestrator.evolve.records import edges_of, individuals_of
 from tasks.plan import Outcome, Plan
@@ -27,7 +26,7 @@ OPTIMISER = Reflective()
 def steps(evaluate: Any, **changes: Any) -> list[Any]:
     """The last step of each generation; its state is reflective's own."""
     params = ReflectiveParams(**{**COMMON, **changes})
-    return [step for step in search(OPTIMISER, OPTIMISER.init(params), params, evaluate) if step.ends_generation]
+    return [step for step in search(OPTIMISER, params, evaluate) if step.ends_generation]
 
 
 DIGESTS: list[tuple[dict[str, Any], list[str]]] = [
