@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pydantic import StrictBool
+
 from tasks.common.validation import JsonRecord, Moment
 
 
@@ -208,6 +210,15 @@ class ClusterFigures(JsonRecord):
     pinned: int | None = None  # that of the tokens that no answer used
     log_odds: tuple[float, ...] = ()
     """Of each cluster: how much likelier its tokens are in verbose answers than in short right ones; 0 for the two."""
+
+
+@dataclass(frozen=True)
+class Filters:
+    """`phase0.filters.*`: which tokens are no candidates of a collection.  A token that ends an answer never is one."""
+
+    drop_special_tokens: StrictBool
+    drop_whitespace_only: StrictBool
+    drop_digit_only: StrictBool
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from orchestrator.runs.kinds import ProgressFile
 from orchestrator.runs.session import Session
 from orchestrator.settings import SettingsError
 from tasks.collect.collection import COLLECTION, EXAMPLES, Collection
-from tasks.collect.tokens import Filters, TokenShare, Vocabulary, select_tokens
+from tasks.collect.tokens import TokenShare, Vocabulary, select_tokens
 from tasks.cpu.plots import COLLECTION_PLOTS
 from tasks.openai.endpoint import join_providers
 from tasks.records import Example, JobSpec
@@ -218,8 +218,7 @@ class Collector:
         vocabulary = Vocabulary(found["texts"], frozenset(found["special"]), frozenset(found["ends"]))
         top = ", ".join(f"{vocabulary.texts[token]!r} {delta:+.5f}" for token, delta, _, _ in shares[:TOP])
         log.info("the %d largest differences, before the filters: %s", len(shares[:TOP]), top or "none")
-        filters = Filters(**dataclasses.asdict(self.settings.phase0.filters))
-        return select_tokens(shares, vocabulary, self.settings.phase0.k, filters)
+        return select_tokens(shares, vocabulary, self.settings.phase0.k, self.settings.phase0.filters)
 
     def _log_example(self, example: Example, samples: Mapping[int, Pair]) -> None:
         generated, kept = len(samples), len(retained(samples))

@@ -27,6 +27,7 @@ from orchestrator.settings.documents import (
 from orchestrator.settings.farm import EndpointOptions, missing_key
 from orchestrator.settings.options import EMBEDDED, http_address, http_or_embedded, placeholders
 from tasks.common.text import quote
+from tasks.records import Filters
 
 EndpointAddress = Annotated[Text, AfterValidator(http_or_embedded)]
 
@@ -87,15 +88,6 @@ class DataSettings(Document):
 
 
 @dataclass(frozen=True)
-class FilterSwitches(Document):
-    """Tokens that are not candidates."""
-
-    drop_special_tokens: StrictBool
-    drop_whitespace_only: StrictBool
-    drop_digit_only: StrictBool
-
-
-@dataclass(frozen=True)
 class CorrectnessSettings(Document):
     """The judge. `tolerance` is a relative error; a pair is kept when its score reaches `threshold`.
 
@@ -121,7 +113,7 @@ class Phase0Settings(Document):
 
     verbose_num_samples: Count
     k: Count
-    filters: FilterSwitches
+    filters: Filters
     output_path: Text
     correctness: CorrectnessSettings
     target_concurrency: Count

@@ -133,13 +133,14 @@ class Search:
     def _generation(self, arm: Arm, state: RunState, evaluate: Evaluate, watch: Watch) -> FinishedGeneration:
         params, optimiser = self.params[arm.name], self.optimiser
         here = dataclasses.replace(state.states.get(arm.name) or optimiser.init(params), generation=state.generation)
-        own = {"system_prompt": arm.system_prompt, "clustering": arm.clustering}
+        prompt, clustering = arm.system_prompt, arm.clustering
         best, outcomes, plans = self.best(state), list[Outcome](), 0
         while here.generation == state.generation:
             plan, found = optimiser.ask(here, params), list[Outcome]()
             if plan.candidates:
-                asked = tuple(dataclasses.replace(candidate, **own) for candidate in plan.candidates)
-                found = sorted(evaluate(dataclasses.replace(plan, candidates=asked)), key=lambda one: one.index)
+                own = (dataclasses.replace(c, system_prompt=prompt, clustering=clustering) for c in plan.candidates)
+                asked = dataclasses.replace(plan, candidates=tuple(own))
+                found = sorted(evaluate(asked), key=lambda one: one.index)
             here, generation = optimiser.tell(here, params, plan, found)
             outcomes += found
             plans += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from orchestrator.runs.kinds import ShownTable
 from orchestrator.runs.status import read_versions
 from orchestrator.settings import SettingsError
 from tasks.cpu.plots import ROUTE_PLOTS
-from tasks.route.claims import CEILING, REAL, EvaluatedDeployment, Thresholds, compare_claims, readings
+from tasks.route.claims import CEILING, REAL, EvaluatedDeployment, compare_claims, readings
 from tasks.route.jobs import Arm
 
 EVALUATION_FILE, COMPARISON_FILE, REPORT_FILE = "evaluation.jsonl", "comparison.json", "report.md"
@@ -68,7 +67,7 @@ def read_comparison(folder: Path) -> tuple[Mapping[str, Any], str]:
     settings, _ = ROUTE.load(folder)
     records = [EvaluatedDeployment(**line) for line in read_json_lines(path)]
     wanted = sum(len(deployments(settings, arm)) for arm in arms(settings))
-    found = compare_claims(records, Thresholds(**dataclasses.asdict(settings.claims)))
+    found = compare_claims(records, settings.claims)
     return found, f"{len(records)} of {wanted} evaluations have been made"
 
 

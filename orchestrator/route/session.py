@@ -36,7 +36,7 @@ from orchestrator.runs.session import Session, open_session
 from orchestrator.settings.options import EMBEDDED
 from tasks import records
 from tasks.cpu.plots import ROUTE_PLOTS
-from tasks.route.claims import NONE, REAL, SHARED, EvaluatedDeployment, Thresholds, compare_claims
+from tasks.route.claims import NONE, REAL, SHARED, EvaluatedDeployment, compare_claims
 from tasks.route.jobs import (
     Arm,
     Deployment,
@@ -147,7 +147,7 @@ class Router:
 
     def _finish(self) -> None:
         records = self._records()
-        found = compare_claims(records, Thresholds(**dataclasses.asdict(self.settings.claims)))
+        found = compare_claims(records, self.settings.claims)
         self.output.write_json(COMPARISON_FILE, found)
         artifacts = ArtifactRequests(self.scheduler, self.output, self.limit_s)
         seen = {

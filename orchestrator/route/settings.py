@@ -15,7 +15,7 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt
 
 from orchestrator.settings.documents import Count, Document, Natural, Ratio, Share, Text, parse_document, read_document
 from orchestrator.settings.farm import FarmOptions, LogLevel, RunOutput
-from tasks.route.claims import SPLIT_NAMES, Trajectory
+from tasks.route.claims import SPLIT_NAMES, Thresholds, Trajectory
 from tasks.route.problems import KNOWN_MODE, LEVELS, LOOPHOLES, MODES, NO_LOOPHOLE
 from tasks.store.keys import content_hash
 
@@ -100,7 +100,7 @@ class RouteEvaluation(Document):
 
 
 @dataclass(frozen=True)
-class RouteClaims(Document):
+class RouteClaims(Thresholds, Document):
     """The held-out mode B, and the thresholds.  `none_hack`: what `none` must hack of B, `gain`: what the trajectory
     `plain` must add to solve, `ceiling`: the share of `none`'s hacks that the ceiling may keep; `matched`: of solve,
     for a comparison.

@@ -13,6 +13,7 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.records import Filters
 from tasks.task import Job, JobTask, run_job
 
 log = logging.getLogger(__name__)
@@ -34,15 +35,6 @@ class Vocabulary:
     texts: Sequence[str]
     special: frozenset[int]
     ends: frozenset[int]
-
-
-@dataclass(frozen=True)
-class Filters:
-    """`phase0.filters.*`: which tokens are not candidates.  A token that ends an answer never is one."""
-
-    drop_special_tokens: bool
-    drop_whitespace_only: bool
-    drop_digit_only: bool
 
 
 def encode(backend: str, texts: Sequence[str]) -> list[list[int]]:

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.collect.tokens import Filters, TokenShare, Vocabulary, encode, select_tokens, token_shares, tokenize
+from tasks.collect.tokens import TokenShare, Vocabulary, encode, select_tokens, token_shares, tokenize
+from tasks.records import Filters
 from tasks.store.store import Store
 from tasks.task import Job
 
