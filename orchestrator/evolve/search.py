@@ -215,7 +215,7 @@ def make_search(settings: Settings, book: Book) -> Search:
             "tournament_size": settings.tournament_size,
             "top_k": settings.truncation_top_k,
         }
-        params[arm.name] = optimiser.params_type(**{name: values[name] for name in fields})
+        params[arm.name] = optimiser.params_type(**{name: value for name, value in values.items() if name in fields})
     return Search(optimiser, book.arms, params)
 
 
