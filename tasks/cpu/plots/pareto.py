@@ -51,16 +51,16 @@ def pareto_png(points: Sequence[Point]) -> bytes:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=9))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=8))
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
-    intervals = [(LOOKS[point["kind"]].colour, line) for point in points for line in _intervals(point)]
-    for colour, line in intervals:
-        axes.plot(*zip(*line, strict=True), color=colour, linewidth=0.8, alpha=0.3, zorder=1)
+    for point in points:
+        for line in _intervals(point):
+            axes.plot(*zip(*line, strict=True), color=LOOKS[point["kind"]].colour, linewidth=0.8, alpha=0.3, zorder=1)
     front = sorted(_place(point) for point in points if point["is_on_front"])
     if len(front) > 1:
         axes.plot(*zip(*front, strict=True), color=style.RECORD, linewidth=2.0, alpha=0.8, label="front", zorder=2)
     _draw_points(axes, points)
     axes.margins(x=0.09, y=0.07)
     style.legend_below(figure, axes, 4)
-    style.draw_names(figure, axes, [_name(point) for point in points], lines=[*(one for _, one in intervals), front])
+    style.draw_names(figure, axes, [_name(point) for point in points])
     return style.to_png(figure)
 
 
@@ -90,4 +90,4 @@ def _draw_points(axes: Axes, points: Sequence[Point]) -> None:
 def _name(point: Point) -> Name:
     name, look, is_winner = str(point["name"]), LOOKS[point["kind"]], bool(point["is_winner"])
     text = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
-    return Name(text, *_place(point), WINNER_SIZE if is_winner else look.size, look.colour, is_winner)
+    return Name(text, *_place(point), look.colour, is_winner)

@@ -18,7 +18,6 @@ Rows = Sequence[Mapping[str, Any]]
 SCALED = "scaled_"
 NARROWEST = 0.1  # an axis shows at least this range of rates
 MARGIN = 0.1  # of the range, on both sides
-ROOM = 2.5  # points around a marker that stay free of names
 MOST_ARMS = 6
 FIRST = "shared_"  # the trajectory of the primary test
 LIVE = ("x_p10", "x_p50", "x_p90")
@@ -81,14 +80,14 @@ def hack_solve_png(rates: Sequence[Rate], held_out: str) -> bytes:
         style.draw_points(axes, [row["solve"]], [row["hack"]], mark.marker, mark.size, **look)
     if axes.get_legend_handles_labels()[0]:
         style.legend_below(figure, axes, 2)
-    style.draw_names(figure, axes, [_label(row) for row in named], [(*at, RANDOM.size) for at in random], [line])
+    style.draw_names(figure, axes, [_label(row) for row in named], random)
     return style.to_png(figure)
 
 
 def _label(row: Rate) -> Name:
     mark = LOOKS.get(_name(row), OTHER)
     quarantine = " (quarantine on)" if row["quarantine"] == "on" else ""
-    return Name(_name(row) + quarantine, row["solve"], row["hack"], mark.size + ROOM, mark.ink, mark.is_bold)
+    return Name(_name(row) + quarantine, row["solve"], row["hack"], mark.ink, mark.is_bold)
 
 
 def _name(row: Rate) -> str:
