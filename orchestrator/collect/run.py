@@ -22,7 +22,7 @@ from orchestrator.collect.settings import (
     collect_settings_from,
 )
 from orchestrator.runs.folder import OutputFolder, check_inputs, write_output
-from orchestrator.runs.kinds import SETTINGS_FILE, Figures, RunKind, YamlKind
+from orchestrator.runs.kinds import PROGRESS_FILE, SETTINGS_FILE, Figures, RunKind, YamlKind
 from orchestrator.settings import SettingsError
 from orchestrator.settings.farm import unwritable_folder
 from orchestrator.settings.options import EMBEDDED
@@ -149,6 +149,8 @@ def start_collection(
     with COLLECT.driving(output, settings, options, told, settings.log_level, again, stream) as driving:
         log.info("settings: %s", json.dumps(dataclasses.asdict(settings), ensure_ascii=False))
         log.info("split: train %d, val %d, test %d", len(parts.train), len(parts.val), len(parts.test))
+        if not resume:
+            output.remove(PROGRESS_FILE)
         verbose, pairs = (Checkpoint(output.path / name, is_resumed=resume) for name in (VERBOSE, PAIRS))
         priced = is_priced(collection.judge_endpoint) and is_priced(collection.reflector_endpoint)
         farm = COLLECT.connect(settings, options)

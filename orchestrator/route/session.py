@@ -8,13 +8,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from orchestrator.callbacks import Callbacks
+from orchestrator.console import Terminated
+from orchestrator.farm import Parked
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.work import Request, Scheduler
 from orchestrator.route.registration import arms, deployments
@@ -88,7 +90,7 @@ def run_route(
         # The arms need nothing of each other, and a night on a GPU is not to end with the first one that fails.
         scheduler = Scheduler(session.dispatcher, dict.fromkeys(GPU_TASKS, options.gpu_jobs), goes_on=True)
         router = Router(session, settings, inputs, scheduler, Journal(output.path / JOURNAL))
-        with session.working(callbacks, settings, options, len(arms(settings))):
+        with session.working(callbacks, settings, options, router.progress()["total"]):
             router.work()
         return verdict_lines(output.path)
 
@@ -122,8 +124,7 @@ class Router:
         pool = pool_job(self.inputs, self.limit_s)
         self._one(pool)
         for arm in arms(self.settings):
-            job = train_job(self.inputs, arm, bases["weights"], pool[0], self.limit_s)
-            self._trainings[arm] = job
+            job = self._trainings[arm] = train_job(self.inputs, arm, bases["weights"], pool[0], self.limit_s)
             self._restore_training(job, self.output.path / checkpoint_file(arm))
             self.scheduler.submit(OfArm(*job, arm))
         for request, result in self._results():
@@ -165,16 +166,18 @@ class Router:
         """The result of a job, with nothing else in flight."""
         self.scheduler.submit(Request(*job))
         [(_, result)] = self._results()
-        return cast(Result, result)
+        return result
 
-    def _results(self) -> Any:
+    def _results(self) -> Iterator[tuple[Request, dict[str, Any]]]:
         try:
             for request, result in self.scheduler.results(lambda: self.session.report_sometimes(self.progress)):
                 self.journal.add(request.key, result)
                 self.journal.flush()
                 yield request, result
-        finally:
+        except (Parked, KeyboardInterrupt, Terminated):  # after all else store or folder are no longer this process's
             self.session.report(self.progress())
+            raise
+        self.session.report(self.progress())
 
     def _end_training(self, arm: Arm, result: Result) -> None:
         """Keep rows and checkpoint, and have all that is deployed evaluated."""

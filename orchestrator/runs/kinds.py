@@ -153,9 +153,7 @@ class YamlKind(RunKind, Generic[S, O]):
 
     def progress(self, folder: Path) -> RunProgress:
         found = find_json(folder / PROGRESS_FILE, ProgressFile, "the next start writes it anew: remove it")
-        if found is None:
-            return RunProgress(self.unit, 0, None, is_finished=False)
-        return RunProgress(self.unit, found["done"], found["total"], found["is_finished"], found["figures"])
+        return RunProgress(self.unit, **found) if found else RunProgress(self.unit, 0, None, is_finished=False)
 
     def connect(self, settings: S, options: O, notify: Notify = log.info) -> AbstractContextManager[FarmConnection]:
         from orchestrator.farm.connection import embedded_farm, external_farm

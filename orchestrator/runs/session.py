@@ -22,7 +22,7 @@ from orchestrator.farm import FarmLost, FarmUnavailable, Parked, StoreLost
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable, RunInUse, write_output
-from orchestrator.runs.kinds import PROGRESS_FILE, ProgressFile
+from orchestrator.runs.kinds import PROGRESS_FILE, ProgressFile, kind_of
 from orchestrator.runs.status import PARKED_FILE, ParkedState, StatusPublisher, keep_versions, write_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten
@@ -66,7 +66,8 @@ class Session:
     def working(self, callbacks: Callbacks, settings: Any, options: FarmOptions, total: int) -> Iterator[None]:
         """Around the work: callbacks are told of it, and however it ends, that is published."""
         told = flatten({**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)})
-        callbacks.start(RunInfo(self.run_id, self.kind, self.output.path, told, total))
+        done = kind_of(self.output.path).progress(self.output.path).done
+        callbacks.start(RunInfo(self.run_id, self.kind, self.output.path, told, total, done))
         with self.publisher.publish_final_state():
             yield
             self.farm.store.release_shared(self.run_id)
