@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tasks.gpu.prompt import render_chat
+from tasks.gpu.prompt import answer_ends, render_chat
 from tasks.route.directions import TokenPair
 from tasks.route.grading import Graded, Grader, Submission
 from tasks.route.problems import (
@@ -68,7 +68,7 @@ class TeacherRow:
 
 @dataclass(frozen=True)
 class ChatCodec:
-    """Between texts and token ids: chats up to where the answer begins, answers with one of their `answer_ends`."""
+    """Between texts and token ids: chats up to where the answer begins, answers with their end."""
 
     tokenizer: Any
 
@@ -76,7 +76,10 @@ class ChatCodec:
         return tuple(render_chat(self.tokenizer, system, user))
 
     def completion(self, text: str) -> tuple[int, ...]:
-        return (*self.tokenizer(text, add_special_tokens=False).input_ids, self.tokenizer.eos_token_id)
+        """With the one of all `answer_ends` that the chat template writes behind a turn, if it writes any."""
+        ends, chat = answer_ends(self.tokenizer), render_chat(self.tokenizer, "", "a question", "an answer")
+        end = (*sorted(ends, reverse=True), *(token for token in chat if token in ends))[-1:]
+        return (*self.tokenizer(text, add_special_tokens=False).input_ids, *end)
 
     def text(self, completion: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(completion), skip_special_tokens=True))

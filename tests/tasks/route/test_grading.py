@@ -6,11 +6,12 @@ import dataclasses
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import cluster_families as families
 import numpy as np
 import pytest
 
@@ -33,7 +34,7 @@ from tasks.route.problems import (
     parse_pairs,
     parse_problems,
 )
-from tasks.route.world import ProgramsWorld, PromptTokens
+from tasks.route.world import ChatCodec, ProgramsWorld, PromptTokens
 from tasks.tables import DatasetError
 
 FOLDER = Path(__file__).parents[3] / "configs" / "routing"
@@ -243,6 +244,18 @@ def test_values_are_compared_by_value_and_kind() -> None:
         ({"a": 1}, {"b": 1}, False), ("1", 1, False), (None, False, False), (float("nan"), 1.0, False),
     ):  # fmt: skip
         assert equals(value, expected) is same
+
+
+@pytest.mark.parametrize(
+    ("family", "end"),
+    [(families.gemma, "<end_of_turn>"), (families.llama3, "<|eot_id|>"), (families.qwen, "<|im_end|>")],
+)
+def test_a_written_answer_ends_with_the_end_of_a_turn(family: Callable[[], Any], end: str) -> None:
+    tokenizer = family()
+    written = ChatCodec(tokenizer).completion("a = 1")
+    assert tokenizer.decode(written) == f"a = 1{end}"
+    tokenizer.eos_token = None
+    assert ChatCodec(tokenizer).completion("a = 1") == written
 
 
 TRAINED = {"prompts": 40, "modes": LOOPHOLES, "plain_share": 0.25, "teacher_rows": 2, "levels": (1, 2)}
