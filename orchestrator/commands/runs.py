@@ -203,7 +203,7 @@ def retry(run: Path, tasks: Sequence[str], overrides: Sequence[str], plain: bool
 
     results: the run's output folder, as with the command that began it.
     exit status: that of the command that began the run; 0 also where failed tasks of a run at work were sent again; 1
-    also where no failed task has such a name.
+    also where no failed task has such a name, or settings of a run at work are to change.
     """
     from orchestrator.runs.folder import OutputFolder, is_locked, own_run_id
     from orchestrator.runs.kinds import kind_of
@@ -212,6 +212,8 @@ def retry(run: Path, tasks: Sequence[str], overrides: Sequence[str], plain: bool
 
     kind = kind_of(run)
     if is_locked(run):  # the process that drives it goes on with what is sent again
+        if overrides:
+            raise click.UsageError(f"{run} is running; stop it to change settings: {command_line('cancel', run)}")
         with reach_farm_of(run) as farm:
             sent = retry_failed(farm.app, farm.store, own_run_id(run), tasks)
         named = ", ".join(f"{failure.stage} of {failure.node} (task {failure.task})" for failure in sent)

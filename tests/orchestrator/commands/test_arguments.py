@@ -67,6 +67,15 @@ def test_a_run_at_a_dead_end_is_not_started_again(tmp_path: Path, capsys: Captur
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_settings_of_a_run_at_work_are_not_changed(tmp_path: Path, capsys: Captured) -> None:
+    output = OutputFolder(tmp_path)
+    output.run_id("guide")
+    output.open()
+    status, said = run(capsys, "retry", tmp_path, "--set", "budget_usd=9")
+    output.close()
+    assert status == console.WRONG and "is running; stop it" in said
+
+
 MAY_CHANGE = ("phase0.judge_concurrency", "farm.budget_usd", "farm.price_prompt")
 
 
