@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import reduce
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
@@ -95,7 +94,7 @@ def evolve(
         else:
             checked, begin = resolve_fork(str(Path(fork)), file, given)
         ending = start_evolution(checked, fresh=fresh, plain=False, callbacks=callbacks, stream=stream, fork=begin)
-    return _result(ending, checked.output_dir)
+    return result_of(ending, checked.output_dir)
 
 
 def collect(
@@ -117,7 +116,7 @@ def collect(
     """
     from orchestrator.collect.run import start_collection
     from orchestrator.collect.settings import CollectOptions, collect_settings_from
-    from orchestrator.settings.documents import parse_document, read_mapping
+    from orchestrator.settings.documents import parse_document, read_mapping, set_value
     from orchestrator.settings.farm import FARM_CHECKS
 
     chosen = {name: str(value) if isinstance(value, PathLike) else value for name, value in (settings or {}).items()}
@@ -126,19 +125,17 @@ def collect(
     with _as_guest(quiet, sys.stderr) as stream:
         values = read_mapping(Path(config))
         for name, value in chosen.items():
-            *sections, key = name.split(".")
-            reduce(lambda inner, section: inner.setdefault(section, {}), sections, values)[key] = value
+            set_value(values, name, value)
         checked = collect_settings_from(values)
         farm = parse_document({**options, "is_fresh": fresh}, CollectOptions, FARM_CHECKS)
         ending = start_collection(checked, farm, resume=resume, callbacks=callbacks, stream=stream)
-    return _result(ending, Path(checked.output_dir))
+    return result_of(ending, Path(checked.output_dir))
 
 
 def guide(config: PathName | Mapping[str, Any], **options: Any) -> RunResults:
     """Let a frozen model learn the rules in its prompt; returns what was found.
 
-    config: a YAML file, or its values.  options: those of the command, by the names of `GuideOptions`.
-    Raises: as `evolve`.
+    config: a YAML file, or its values.  options: by the names of `GuideOptions`.  Raises: as `evolve`.
     """
     from orchestrator.guide import StageBPipeline
     from orchestrator.guide.settings import GuideOptions
@@ -146,8 +143,7 @@ def guide(config: PathName | Mapping[str, Any], **options: Any) -> RunResults:
     from orchestrator.settings.farm import FARM_CHECKS
 
     with _as_guest(False, sys.stderr):
-        folder = StageBPipeline(config, parse_document(options, GuideOptions, FARM_CHECKS)).run_all()
-    return open_run(folder)
+        return open_run(StageBPipeline(config, parse_document(options, GuideOptions, FARM_CHECKS)).run_all())
 
 
 def _name_of(judge: JudgeFunction) -> str:
@@ -159,7 +155,7 @@ def _name_of(judge: JudgeFunction) -> str:
     return f"{module}:{name}" if "." in module or file is None else f"{file}:{name}"
 
 
-def _result(ending: Ending, folder: Path) -> RunResults:
+def result_of(ending: Ending, folder: Path) -> RunResults:
     """What a run has found.  Raises: RunStopped and what ended it, where it has not ended by itself."""
     if ending.status == console.DONE:
         return open_run(folder)

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from orchestrator.guide.settings import GuideOptions
 
-__all__ = ["StageBPipeline"]
-
 
 class StageBPipeline:
     """What `orchestrator guide` does, for a script: `config` is its YAML file, or the values of one."""
@@ -30,15 +28,9 @@ class StageBPipeline:
     def run_all(self, step: Literal["all", "ingest"] = "all") -> Path:
         """The whole run, or what is left of one that was interrupted, or one step, as `--step`; returns its folder.
 
-        Raises: SettingsError, OutputError, FarmUnavailable; RunStopped when it parked or was stopped by its data.
+        Raises: as `orchestrator.api.evolve`; RunStopped also when it was stopped by its data.
         """
-        from orchestrator import console
-        from orchestrator.api import RunStopped
+        from orchestrator.api import result_of
         from orchestrator.guide.run import start_guide
 
-        ending = start_guide(self.settings, self.options, step=step)
-        if ending.status == console.INTERRUPTED:
-            raise KeyboardInterrupt(*ending.lines)
-        if ending.status != console.DONE:
-            raise RunStopped(ending.status, ending.lines)
-        return self.settings.folder
+        return result_of(start_guide(self.settings, self.options, step=step), self.settings.folder).folder

@@ -132,18 +132,22 @@ def override_values(values: dict[Any, Any], overrides: Sequence[str], may_change
             problems.append(f"--set {said}: it {kind}; {hint}")
         else:
             given[name] = text
-            *sections, key = name.split(".")
-            place = values
-            for section in sections:
-                place = place.setdefault(section, {})
-                if not isinstance(place, dict):
-                    raise SettingsError([f"{section}: {quote(place)} is not a section with keys of its own"])
             try:
-                place[key] = yaml.load(text, Loader=_Loader) if text else ""
+                set_value(values, name, yaml.load(text, Loader=_Loader) if text else "")
             except (yaml.YAMLError, RecursionError, ValueError) as error:
                 problems.append(f"--set {said}: {' '.join(str(error).split())}")
     if problems:
         raise SettingsError(problems)
+
+
+def set_value(values: dict[Any, Any], name: str, value: Any) -> None:
+    """Set what has a dotted name; sections that are missing are made."""
+    *sections, key = name.split(".")
+    for section in sections:
+        values = values.setdefault(section, {})
+        if not isinstance(values, dict):
+            raise SettingsError([f"{section}: {quote(values)} is not a section with keys of its own"])
+    values[key] = value
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

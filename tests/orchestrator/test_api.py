@@ -14,12 +14,12 @@ import pytest
 from farm_bench import Bench
 from simulated_run import Driver
 
-from orchestrator import api
+from orchestrator import api, console
 from orchestrator.api import Callback, GenerationInfo, RunEnd, RunInfo, RunStopped, SettingsError
 from orchestrator.callbacks import Callbacks
 from orchestrator.farm import Parked
 from orchestrator.runs.folder import OutputError, OutputFolder
-from orchestrator.runs.session import Driving
+from orchestrator.runs.session import Driving, Ending
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "embedded.config"
@@ -101,6 +101,28 @@ def test_wrong_settings_of_a_collection_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as refused:
         api.collect(ROOT / "configs" / "collect.yaml", {"phase0.k": 0, "phase0.j": 1}, output=tmp_path / "run")
     assert [problem.partition(":")[0] for problem in refused.value.problems] == ["phase0.k", "phase0.j"]
+
+
+def test_a_section_without_keys_of_a_collection_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "collect.yaml").write_text("phase0:\n")
+    with pytest.raises(SettingsError, match=r"phase0: .* is not a section"):
+        api.collect(tmp_path / "collect.yaml", {"phase0.k": 20})
+
+
+@pytest.mark.parametrize(
+    ("status", "raised"),
+    [
+        (console.PARKED, RunStopped),
+        (console.INTERRUPTED, KeyboardInterrupt),
+        (console.BY_SIGNAL + signal.SIGTERM, SystemExit),
+    ],
+)
+def test_a_guided_run_ends_as_an_evolution_does(
+    monkeypatch: pytest.MonkeyPatch, status: int, raised: type[BaseException]
+) -> None:
+    monkeypatch.setattr("orchestrator.guide.run.start_guide", lambda *_, **__: Ending(status, ("it ended",)))
+    with pytest.raises(raised):
+        api.guide(ROOT / "configs" / "guide.yaml")
 
 
 RUN = RunInfo("run-1", "evolve", Path("outputs/run"), {"training": "all"}, 2)
