@@ -189,12 +189,12 @@ def _read(match: re.Match[str]) -> Number | None:
 
 
 def _magnitude(match: re.Match[str]) -> tuple[Fraction | None, int]:
-    """The number without its sign, and its digits after the point; None for a division by zero."""
+    """The number without its sign, and its digits after the point; None for a division by zero or too many digits."""
+    if len(match["digits"]) > MOST_DIGITS:
+        return None, 0
     whole = Fraction(int(match["whole"] or match["whole_of"] or 0))
     if match["vulgar"]:
         return whole + Fraction(unicodedata.numeric(match["vulgar"])).limit_denominator(100), 0
-    if len(match["digits"]) > MOST_DIGITS:
-        return None, 0
     if top := match["top"] or match["tex_top"] or match["tex_top1"]:
         low = int((match["low"] or match["tex_low"] or match["tex_low1"]).replace(",", ""))
         return (whole + Fraction(int(top.replace(",", "")), low), 0) if low else (None, 0)

@@ -24,6 +24,8 @@ FILLING = st.text(alphabet=st.characters(categories=["Ll", "Lu", "Po", "Zs"]), m
         ("from $12 to $15 million.", [12, 15]),
         ("grew (3.4% a year)", [3.4]),
         ("1,234,567.89.", [1234567.89]),
+        # longer than Python reads
+        *((f"{'1' * 5000}{fraction}", []) for fraction in ("", "½", r" \frac{1}{2}")),
         # Digits in a word are no number, and what cannot be read for certain is not read in part.
         *((word, []) for word in ("FY2018", "Q2", "a 10-K filing", "the 2nd", "3M's capital", "v1.2b3", "")),
         *(
