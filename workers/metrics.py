@@ -124,7 +124,7 @@ def _runs(store: Store) -> Iterator[Sample]:
         unit = {**labels, "unit": str(status.get("unit", ""))}
         yield "run_done", unit, status.get("done", 0)
         yield "run_planned", unit, status.get("total", 0)
-        yield "run_failed_tasks", labels, len(store.failures(run))
+        yield "run_failed_tasks", labels, len(store.failed_tasks(run))
         yield "run_updated_timestamp_seconds", labels, status.get("updated", 0.0)
         for name, value in status.get("figures", {}).items():
             if value is not None:

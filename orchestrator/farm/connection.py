@@ -64,7 +64,7 @@ class FarmConnection:
     broker: redis.Redis
     store: Store
     rules: bool
-    check: Callable[[], None]  # raises FarmLost when the farm has ended
+    check: Callable[[], object]  # raises FarmLost when the farm has ended
 
     def queues(self) -> Mapping[str, int]:
         """Messages that wait, by queue; those being worked on are not among them."""
@@ -120,7 +120,7 @@ def connected(redis_url: str, waiting: Waiting, rules: bool = False) -> Iterator
 
 
 @contextmanager
-def reach(address: str, check: Callable[[], None] = lambda: None) -> Iterator[FarmConnection]:
+def reach(address: str, check: Callable[[], object] = lambda: None) -> Iterator[FarmConnection]:
     """The farm at this address, for a command, which waits briefly; not at all for a server that is not there."""
     try:
         with connect(store_url(address), NO_WAITING, PING_S) as client:

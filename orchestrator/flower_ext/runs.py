@@ -19,7 +19,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from orchestrator.runs.folder import OutputError, is_locked, run_file
-from orchestrator.runs.lifecycle import failed_tasks, retry_failed
+from orchestrator.runs.lifecycle import retry_failed
 from orchestrator.runs.status import RunStatus, find_runs, run_status
 from orchestrator.settings import SettingsError
 from tasks.records import Failure
@@ -61,7 +61,7 @@ class RunView:
 def index_runs(outputs: Path, store: Store) -> dict[str, RunView]:
     """All runs under a folder or in the store, by id."""
     runs = sorted(store.run_ids())
-    found = {run: RunView(run, None, store.usage(run), tuple(failed_tasks(store, run))) for run in runs}
+    found = {run: RunView(run, None, store.usage(run), tuple(store.failed_tasks(run))) for run in runs}
     for folder in find_runs(outputs):
         run = str(folder)
         try:

@@ -38,11 +38,7 @@ POLL_S = 0.25
 def reach_farm_of(folder: Path) -> AbstractContextManager[FarmConnection]:
     """The farm of the run in an output folder, if it is up; `check` reports when an embedded one has ended."""
     kind = kind_of(folder)
-
-    def check() -> None:
-        kind.farm_address(folder)
-
-    return reach(kind.farm_address(folder), check)
+    return reach(kind.farm_address(folder), lambda: kind.farm_address(folder))
 
 
 def failed_of(folder: Path) -> list[Failure]:
@@ -51,15 +47,8 @@ def failed_of(folder: Path) -> list[Failure]:
     run_id = run_file(folder)["id"]
     with suppress(FarmUnavailable), reach_farm_of(folder) as farm:
         if farm.store.has_run(run_id):  # where the store has lost the run, the folder has its failures
-            return failed_tasks(farm.store, run_id)
+            return farm.store.failed_tasks(run_id)
     return list(parked.failures) if parked else []
-
-
-def failed_tasks(store: Store, run_id: str) -> list[Failure]:
-    """What the latest attempt at each record has failed at, oldest first."""
-    failures = store.failures(run_id)
-    attempts = {record: store.attempt(run_id, record) for record in {failure.record for failure in failures}}
-    return [failure for failure in failures if failure.attempt == attempts[failure.record]]
 
 
 def select_failures(failures: Sequence[Failure], names: Sequence[str]) -> list[Failure]:
@@ -74,7 +63,7 @@ def select_failures(failures: Sequence[Failure], names: Sequence[str]) -> list[F
 
 def retry_failed(app: Celery, store: Store, run_id: str, names: Sequence[str] = ()) -> list[Failure]:
     """Send failed tasks again, all or those of these names, and return those that no other process has sent."""
-    selected = select_failures(failed_tasks(store, run_id), names)
+    selected = select_failures(store.failed_tasks(run_id), names)
     owned = [failure for failure in selected if store.forget_failure(failure)]
     by_record = sorted(owned, key=lambda failure: failure.record)
     for record, group in itertools.groupby(by_record, key=lambda failure: failure.record):

@@ -84,7 +84,7 @@ class Waiting(Retry):
         self,
         limit_s: float,
         report: Callable[[str], None] = log.warning,
-        check: Callable[[], None] = lambda: None,
+        check: Callable[[], object] = lambda: None,
     ) -> None:
         # redis-py fails on a Unix socket once it counts more tries than this; the time is our limit.
         super().__init__(NoBackoff(), retries=sys.maxsize)

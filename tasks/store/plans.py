@@ -155,6 +155,12 @@ class PlanRecords(StoreAccess):
         found = [Failure.from_json(text) for text in texts]
         return sorted((f for f in found if record in (None, f.record)), key=lambda failure: failure.at)
 
+    def failed_tasks(self, run_id: str) -> list[Failure]:
+        """What the latest attempt at each record has failed at, oldest first."""
+        failures = self.failures(run_id)
+        attempts = {record: self.attempt(run_id, record) for record in {failure.record for failure in failures}}
+        return [failure for failure in failures if failure.attempt == attempts[failure.record]]
+
     def forget_failure(self, failure: Failure) -> bool:
         """Returns whether it was there: of several processes that forget it at the same time, one gets True."""
         field = failure_field(failure.record, failure.name)

@@ -17,10 +17,10 @@ from orchestrator.settings.kconfig import load_settings
 from orchestrator.settings.run import make_run
 from tasks.openai.endpoint import Usage
 from tasks.openai.limits import RunLimits
-from tasks.records import Endpoint
+from tasks.records import Endpoint, Failure
 from tasks.store.address import queues_url
 from tasks.store.client import NO_WAITING, connect
-from tasks.store.keys import STATUS
+from tasks.store.keys import JOBS, STATUS
 from tasks.store.store import Store
 from tasks.store.workers import WorkerRegistry
 from workers.metrics import RUN_STATES, FarmCollector
@@ -46,6 +46,10 @@ def farm(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iter
     }
     store.put_metadata(run.id, STATUS, json.dumps({**progress, "updated": 1000.0}))
     store.restore_usage(run.id, {"target": 123})
+    for _ in range(2):  # the task of the first one fails once the second one has begun
+        store.begin_attempt(run.id, JOBS, lambda failures: [])
+    for attempt in (1, 2):
+        store.put_failure(Failure(run.id, JOBS, f"key{attempt}", "n", "judge", "error", "id", 1, 0.0, attempt))
     budget = RunLimits(store.redis, run.id, Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 0.0))
     budget.settle(budget.begin(Usage()), "judge-m", Usage(1, 1_000_000, 200_000, 100_000, 50_000))
     budget.settle(budget.begin(Usage(completion=20_000)), "judge-m", None)
@@ -89,7 +93,7 @@ def test_a_run_its_money_and_its_tokens(farm: FarmCollector) -> None:
     states = {state: found["run_state", "demo-1", state] for state in RUN_STATES}
     assert states == {"running": 1, "finished": 0, "parked": 0, "stopped": 0}
     assert [found[name, "demo-1", "generations"] for name in ("run_done", "run_planned")] == [3, 8]
-    assert found["run_failed_tasks", "demo-1"] == 0
+    assert found["run_failed_tasks", "demo-1"] == 1
     assert [found["run_figure", "demo-1", of] for of in ("best", "mean", "best_ever")] == [0.5, 0.25, 0.75]
     assert found["cost_usd_total", "demo-1"] == pytest.approx(0.8 + 0.2 * 0.5 + 1.0)
     assert found["cost_unconfirmed_usd", "demo-1"] == pytest.approx(0.2)

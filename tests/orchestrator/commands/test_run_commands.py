@@ -13,7 +13,6 @@ from simulated_signals import signal_key
 from terminal import CHILDREN, Terminal, ended
 
 from orchestrator.runs.folder import run_file
-from orchestrator.runs.lifecycle import failed_tasks
 
 pytestmark = pytest.mark.long
 
@@ -28,7 +27,7 @@ def test_what_failed_is_listed_and_retried_by_name_beside_the_waiting_run(termin
         driver.set_signal("fail", "reflect", node)
     running = terminal.evolve("--retry-wait", "100")
     until((terminal.output / "run.json").exists, 60)
-    until(lambda: len(failed_tasks(driver.store, run_file(terminal.output)["id"])) == len(CHILDREN), 60)
+    until(lambda: len(driver.store.failed_tasks(run_file(terminal.output)["id"])) == len(CHILDREN), 60)
     status, said = terminal.run("failed", str(terminal.output), "--json")
     failed = sorted((one["node"], one["stage"], one["tries"]) for one in json.loads(said))  # listed by time
     assert (status, failed) == (0, [(node, "reflect", 1) for node in CHILDREN])

@@ -7,7 +7,7 @@ from farm_bench import until
 from simulated_run import PLAN, RUN, Driver
 
 from orchestrator.farm import Parked
-from orchestrator.runs.lifecycle import failed_tasks, retry_failed
+from orchestrator.runs.lifecycle import retry_failed
 from orchestrator.settings import SettingsError
 from tasks.records import Failure
 
@@ -22,7 +22,7 @@ def fail_two(driver: Driver) -> list[Failure]:
         driver.evaluate().result(timeout=60)
     for node in NODES[:2]:
         driver.clear_signal("fail", "reflect", node)
-    return failed_tasks(driver.store, RUN.id)
+    return driver.store.failed_tasks(RUN.id)
 
 
 def counts(driver: Driver) -> list[int]:
@@ -43,7 +43,7 @@ def test_what_failed_is_listed_and_a_driver_that_starts_again_does_only_the_name
     driver.set_signal("fail", "reflect", NODES[1])
     with pytest.raises(Parked):
         driver.evaluate().result(timeout=60)
-    assert [(one.node, one.tries) for one in failed_tasks(driver.store, RUN.id)] == [(NODES[1], 2)]
+    assert [(one.node, one.tries) for one in driver.store.failed_tasks(RUN.id)] == [(NODES[1], 2)]
     # When nothing is named, then the rest is done, and nothing twice
     driver.clear_signal("fail", "reflect", NODES[1])
     assert len(driver.evaluate().result(timeout=60)) == 3
@@ -56,7 +56,7 @@ def test_of_two_who_retry_while_others_are_at_work_one_has_it_sent(driver: Drive
     driver.set_signal("fail", "reflect", NODES[0])
     driver.set_signal("hold", "reflect", NODES[2])
     waiting = driver.evaluate()
-    until(lambda: failed_tasks(driver.store, RUN.id))
+    until(lambda: driver.store.failed_tasks(RUN.id))
     driver.clear_signal("fail", "reflect", NODES[0])
     sent = [retry_failed(driver.app, driver.store, RUN.id) for _ in range(2)]
     assert [[one.node for one in each] for each in sent] == [[NODES[0]], []]
@@ -71,4 +71,4 @@ def test_a_name_that_nothing_failed_by_sends_nothing(driver: Driver) -> None:
     with pytest.raises(SettingsError, match=r"'g9_child9_mut'; these have failed: g1_child._mut \(.*, g1_child._mut"):
         retry_failed(driver.app, driver.store, RUN.id, [NODES[0], "g9_child9_mut"])
     assert counts(driver) == [1, 1, 1]
-    assert len(failed_tasks(driver.store, RUN.id)) == 2
+    assert len(driver.store.failed_tasks(RUN.id)) == 2
