@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator import console
 from orchestrator.commands import options
-
-if TYPE_CHECKING:
-    from orchestrator.evolve.systems import SystemKind
-
-ENGINES = ("sglang", "sglang-server", "vllm", "transformers", "llama-cpp")
-
-
-def engines_for(kind: SystemKind, deltas: Sequence[float]) -> tuple[str, ...]:
-    """The engines that such a system can be exported to; without deltas there is nothing for a processor to add."""
-    return ENGINES if deltas else ("sglang-server",) if kind == "prompt" else ()
+from orchestrator.export import ENGINES, engines_for
 
 
 @options.command()

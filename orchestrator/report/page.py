@@ -20,10 +20,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, Template
 
 from orchestrator.collect.report import CollectedExample, CollectedPair, token_counts
-from orchestrator.commands.export import engines_for
 from orchestrator.digest import digest_of, direct_comparison
 from orchestrator.evolve.choice import front
 from orchestrator.evolve.records import Individual
+from orchestrator.export import engines_for
 from orchestrator.report.format import format_duration, format_money, format_points
 from orchestrator.report.model import ReportedSystem, reported_systems
 from orchestrator.report.statistics import JudgedAnswer, Point

@@ -1,1 +1,1 @@
-"""What every part of `tasks` uses: validated values, texts, files, logs, traces and child processes."""
+"""What every part of `tasks` uses: validated values, texts, files, logs and child processes."""
