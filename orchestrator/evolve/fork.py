@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.evolve.optimisers import Genome, list_to_deltas
+from orchestrator.evolve.optimisers import list_to_deltas
 from orchestrator.evolve.records import read_history, read_individuals
 from orchestrator.evolve.resume import saved_settings
 from orchestrator.evolve.search import load_state, make_search
 from orchestrator.evolve.systems import read_book
 from orchestrator.runs.folder import OutputError, OutputFolder, find_json, run_file
 from orchestrator.settings import SettingsError
-from orchestrator.settings.inputs import FORK, FORK_FILE, ZERO, ForkedArm, ForkFile
+from orchestrator.settings.inputs import FORK, FORK_FILE, ZERO, ForkedArm, ForkFile, Genome
 from orchestrator.settings.kconfig import PREFIX, load_settings
 from orchestrator.settings.options import Settings
 

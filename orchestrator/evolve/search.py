@@ -19,7 +19,6 @@ from orchestrator.evolve.optimisers import (
     Best,
     Evaluate,
     Generation,
-    Genome,
     Optimiser,
     SearchParams,
     SearchState,
@@ -33,7 +32,7 @@ from orchestrator.settings.inputs import (
     FORK_FILE,
     ForkedArm,
     ForkFile,
-    StartVector,
+    Genome,
     layout_of,
     pinned_of,
     read_population,
@@ -230,15 +229,11 @@ def starts_of(settings: Settings, book: Book, arm: Arm, forked: ForkedArm | None
             raise OutputError(
                 f'the arm "{arm.name}" has other clusters than in the run that was forked: its answers differ'
             )
-        given = [StartVector(one["deltas"], one["scratchpad"]) for one in forked["population"]]
-        vectors = []
+        starts = [Genome(tuple(one["deltas"][i] for i in ids), one["scratchpad"]) for one in forked["population"]]
     else:
-        given = [*read_population(settings.initial_deltas_path, layout_of(settings))]
         vectors = best_first([one for one in book.of_kind("vector") if one.arm == arm.name])
-    starts = [
-        *(Genome(tuple(float(one.deltas[i]) for i in ids), one.scratchpad) for one in given),
-        *(Genome(one.deltas) for one in vectors),
-    ]
+        given = read_population(settings.initial_deltas_path, layout_of(settings))
+        starts = [*given, *(Genome(one.deltas) for one in vectors)]
     first = starts[0].deltas
     return [
         Genome(tuple(first[i] if i in pinned else delta for i, delta in enumerate(one.deltas)), one.scratchpad)

@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -194,14 +194,14 @@ def pinned_of(settings: Settings) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class StartVector:
-    """One delta a cluster, in logits, in the order of the clusters' ids; and the scratchpad of its lineage."""
+class Genome:
+    """The heritable part of an individual: one delta a cluster, in the order of the ids, and the scratchpad."""
 
-    deltas: Mapping[str, float]
+    deltas: tuple[float, ...]
     scratchpad: str = ""
 
 
-class StartVectorFile(TypedDict):
+class GenomeFile(TypedDict):
     deltas: dict[str, Delta]
     scratchpad: Scratchpad
 
@@ -210,7 +210,7 @@ class ForkedArm(TypedDict):
     """What the search of an arm begins with; `clustering` is that of the deltas."""
 
     clustering: str
-    population: list[StartVectorFile]
+    population: list[GenomeFile]
 
 
 class ForkFile(TypedDict):
@@ -224,10 +224,10 @@ class ForkFile(TypedDict):
     arms: dict[str, ForkedArm]
 
 
-def read_population(path: Path, layout: ClusterLayout) -> tuple[StartVector, ...]:
+def read_population(path: Path, layout: ClusterLayout) -> tuple[Genome, ...]:
     """The vectors in the JSON file at `path`; one of zeros for `ZERO`, and `FORK`, whose file has each arm's."""
     if path in (ZERO, FORK):
-        return (StartVector(dict.fromkeys(layout.ids, 0.0)),)
+        return (Genome((0.0,) * layout.count),)
     where = quote(str(path))
     try:
         found = json.loads(read_limited(path, DELTAS_BYTES), object_pairs_hook=unrepeated)
@@ -240,14 +240,13 @@ def read_population(path: Path, layout: ClusterLayout) -> tuple[StartVector, ...
     return tuple(_member(f"{where}: vector {number}", one, layout) for number, one in enumerate(found, start=1))
 
 
-def population_problem(vectors: Sequence[StartVector], optimiser: str, population: int, pinned: Sequence[int]) -> str:
+def population_problem(vectors: Sequence[Genome], optimiser: str, population: int, pinned: Sequence[int]) -> str:
     """Why a search cannot start from these vectors; "" where it can.  `pinned` are positions of clusters."""
     most, of = most_vectors(optimiser, population)
     if len(vectors) > most:
         return f"has {len(vectors)} vectors, and {of}"
-    ids = list(vectors[0].deltas)
     for number, one in enumerate(vectors, start=1):
-        for cluster in (ids[position] for position in pinned):
+        for cluster in pinned:
             if one.deltas[cluster] != vectors[0].deltas[cluster]:
                 return f"has in vector {number} another delta of cluster {cluster} than in the first, and it is pinned"
     return ""
@@ -260,7 +259,7 @@ def most_vectors(optimiser: str, population: int) -> tuple[int, str]:
     return population, f"POPULATION_SIZE is {population}"
 
 
-def _member(where: str, found: Any, layout: ClusterLayout) -> StartVector:
+def _member(where: str, found: Any, layout: ClusterLayout) -> Genome:
     if not isinstance(found, dict):
         raise ValueError(f"{where} is not a JSON object of cluster ids and numbers")
     named = {"deltas", "scratchpad"}
@@ -273,8 +272,8 @@ def _member(where: str, found: Any, layout: ClusterLayout) -> StartVector:
             f"'{layout.ids[-1]}'); the value {ZERO} in place of a file is 0 for each"
         )
     try:
-        values = {cluster: check_value(Delta, deltas[cluster], f"cluster {cluster}") for cluster in layout.ids}
-        return StartVector(values, check_value(Scratchpad, vector.get("scratchpad", ""), "scratchpad"))
+        values = tuple(check_value(Delta, deltas[cluster], f"cluster {cluster}") for cluster in layout.ids)
+        return Genome(values, check_value(Scratchpad, vector.get("scratchpad", ""), "scratchpad"))
     except ValueError as error:
         raise ValueError(f"{where}: {error} (a delta is from {-LARGEST_DELTA:g} to {LARGEST_DELTA:g})") from None
 

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypedDict
 
+from orchestrator.settings.inputs import Genome
 from tasks.common.text import quote
 from tasks.common.validation import Delta, Scratchpad, parse_json
 from tasks.plan import Candidate, Outcome, Plan
@@ -33,14 +34,6 @@ from tasks.records import Score
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 Evaluate = Callable[[Plan], Sequence[Outcome]]
-
-
-@dataclass(frozen=True)
-class Genome:
-    """The heritable part of an individual: one delta a cluster, in canonical order, and the scratchpad."""
-
-    deltas: tuple[float, ...]
-    scratchpad: str = ""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from deap import cma
 
 from orchestrator.evolve.optimisers import (
     Generation,
-    Genome,
     Optimiser,
     SearchParams,
     SearchState,
@@ -30,6 +29,7 @@ from orchestrator.evolve.optimisers import (
     drawn_plan,
     generator,
 )
+from orchestrator.settings.inputs import Genome
 from tasks.plan import Outcome, Plan
 from tasks.records import Score
 

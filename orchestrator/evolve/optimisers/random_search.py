@@ -12,7 +12,6 @@ from typing import ClassVar
 
 from orchestrator.evolve.optimisers import (
     Generation,
-    Genome,
     Optimiser,
     SearchParams,
     SearchState,
@@ -21,6 +20,7 @@ from orchestrator.evolve.optimisers import (
     drawn_plan,
     generator,
 )
+from orchestrator.settings.inputs import Genome
 from tasks.plan import Outcome, Plan
 
 

@@ -28,7 +28,6 @@ from orchestrator.evolve.optimisers import (
     Best,
     Evaluated,
     Generation,
-    Genome,
     Optimiser,
     SearchParams,
     SearchState,
@@ -37,7 +36,8 @@ from orchestrator.evolve.optimisers import (
     generator,
     list_to_deltas,
 )
-from tasks.common.validation import Delta, Scratchpad, parse_json
+from orchestrator.settings.inputs import Genome, GenomeFile
+from tasks.common.validation import parse_json
 from tasks.plan import Candidate, Merge, Outcome, Plan, plan_name
 from tasks.records import Score
 
@@ -75,11 +75,6 @@ class ReflectiveState(SearchState):
     @property
     def is_evaluated(self) -> bool:
         return all(member.score is not None for member in self.population)
-
-
-class GenomeFile(TypedDict):
-    deltas: dict[str, Delta]
-    scratchpad: Scratchpad
 
 
 class StateFile(TypedDict):

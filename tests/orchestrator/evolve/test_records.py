@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.evolve.optimisers import Evaluated, Generation, Genome
+from orchestrator.evolve.optimisers import Evaluated, Generation
 from orchestrator.evolve.records import GenerationRecord, individuals_of, read_history, read_individuals
 from orchestrator.report.statistics import Point
 from orchestrator.runs.folder import OutputError, OutputFolder, append_lines, json_line
+from orchestrator.settings.inputs import Genome
 from tasks.records import Score
 
 SCORE = Score(0.5, 0.4, 0.6, 12.0)

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import SettingsError
-from orchestrator.settings.inputs import FORK, StartVector, cluster_layout, prompts_of, read_population, read_prompts
+from orchestrator.settings.inputs import FORK, Genome, cluster_layout, prompts_of, read_population, read_prompts
 from orchestrator.settings.kconfig import load_settings
 
 ZEROS = {str(cluster): 0.0 for cluster in range(12)}
@@ -53,7 +53,7 @@ def test_a_population_has_scratchpads_and_an_order(sound: Any) -> None:
     sound.write_deltas([ones, {"deltas": ZEROS, "scratchpad": "what was learnt"}, {"deltas": ones}])
     assert load_settings(sound.path).population_size == 4
     found = read_population(sound.deltas, cluster_layout("meaning", 10))
-    assert found == (StartVector(ones), StartVector(ZEROS, "what was learnt"), StartVector(ones))
+    assert found == (Genome((1.0,) * 12), Genome((0.0,) * 12, "what was learnt"), Genome((1.0,) * 12))
 
 
 def test_lineage_starts_from_one_vector_and_a_pinned_cluster_is_alike_in_all(sound: Any, refused: Any) -> None:

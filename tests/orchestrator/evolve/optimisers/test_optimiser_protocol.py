@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from formula import IDS, START, Formula, score, search
 
-from orchestrator.evolve.optimisers import OPTIMISERS, Genome, Optimiser, SearchState, make_optimiser
+from orchestrator.evolve.optimisers import OPTIMISERS, Optimiser, SearchState, make_optimiser
+from orchestrator.settings.inputs import Genome
 
 NAMES = sorted(OPTIMISERS)
 VALUES = {  # each optimiser takes those that its parameters have
