@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import StrictBool
+from pydantic import NonNegativeInt, StrictBool
 
 from tasks.common.validation import JsonRecord, Moment
 
@@ -42,6 +42,31 @@ class Verdict:
     confidence: float
     category: Literal["numerical", "yes_no", "text"]  # of the gold (`category_of`): "text" for all that is no other
     reasoning: str
+
+
+@dataclass(frozen=True)
+class JudgedAnswer:
+    """One answer and its verdict.  `tokens` is without the token that ended it; a loop repeats itself to the cap."""
+
+    example: str
+    tokens: NonNegativeInt
+    is_right: bool
+    text: str
+    question: str
+    gold: str
+    reasoning: str
+    is_whole: bool = True
+    is_loop: bool = False
+
+    @property
+    def is_correct(self) -> bool:
+        """Right and whole."""
+        return self.is_right and self.is_whole
+
+    @property
+    def state(self) -> str:
+        """`right`, or `wrong, cut`."""
+        return ("right" if self.is_right else "wrong") + ("" if self.is_whole else ", cut")
 
 
 @dataclass(frozen=True)

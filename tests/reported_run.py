@@ -9,8 +9,9 @@ from measured_book import MARGIN, book, report
 
 from orchestrator.evolve.systems import Book
 from orchestrator.report.model import front_file
-from orchestrator.report.statistics import Comparison, JudgedAnswer, Measurement
+from orchestrator.report.statistics import Comparison, Measurement
 from orchestrator.runs.folder import OutputFolder
+from tasks.records import JudgedAnswer
 
 
 def write_reported(folder: Path, made: Book | None = None) -> Path:

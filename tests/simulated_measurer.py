@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.evolve.systems import Answers, Measurer
-from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.settings.kconfig import load_settings
 from orchestrator.settings.options import Settings
 from tasks.plan import Candidate
-from tasks.records import Example
+from tasks.records import Example, JudgedAnswer
 from tasks.store.store import Store
 
 EVOLVE_CONFIG = Path(__file__).parents[1] / "configs" / "evolve.config"

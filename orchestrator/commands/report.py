@@ -14,8 +14,9 @@ from orchestrator import console
 from orchestrator.commands import options
 
 if TYPE_CHECKING:
-    from orchestrator.report.statistics import Comparison, JudgedAnswer
+    from orchestrator.report.statistics import Comparison
     from orchestrator.results import RunResults
+    from tasks.records import JudgedAnswer
 
 IN_WORDS = ("run", "verdict", "reason", "rival_prompt")  # not in the table of `compare`
 

@@ -27,7 +27,6 @@ from orchestrator.farm.connection import open_farm
 from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.work import Scheduler
 from orchestrator.report.live import Snapshot, View
-from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.runs.folder import OutputError, OutputFolder, find_json, read_json
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import layout_of, read_sides
@@ -35,7 +34,7 @@ from orchestrator.settings.options import Settings
 from orchestrator.settings.run import clusters_folder, make_run, stage_limit_s
 from tasks.common.validation import checked_json
 from tasks.plan import ExampleSet
-from tasks.records import ClusterFigures, JobSpec, Sides
+from tasks.records import ClusterFigures, JobSpec, JudgedAnswer, Sides
 from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS, content_hash
 from tasks.store.store import Store
 from tasks.store.workers import code_version

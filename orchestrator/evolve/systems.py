@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from orchestrator.report.statistics import CorrectnessChange, JudgedAnswer, Measurement, NonInferiority
+from orchestrator.report.statistics import CorrectnessChange, Measurement, NonInferiority
 from orchestrator.runs.folder import OutputError, OutputFolder, find_json
-from tasks.plan import Candidate, Evaluations, ExampleSet, Plan, StageRef
-from tasks.records import Example
+from tasks.plan import Candidate, Evaluations, ExampleSet, Plan
+from tasks.records import JudgedAnswer
 from tasks.store.keys import MEASURED, content_hash
 
 if TYPE_CHECKING:
@@ -205,31 +205,9 @@ class Measurer:
         cap, store, run_id = self.store.run(self.run_id).target.sampling.max_new_tokens, self.store, self.run_id
         counts = {content_hash(cap, plan.to_json()): asdict(done), **_counts(store, run_id)}
         store.put_metadata(run_id, MEASURED, json.dumps(counts))
-        found = [self._graded(plan, c, self.examples[c.examples]) for c in numbered]
+        found = [store.judged(run_id, plan.name, c.index, self.examples[c.examples]) for c in numbered]
         store.forget_plans(run_id, [plan.name])
         return found
-
-    def _graded(self, plan: Plan, candidate: Candidate, asked: Sequence[Example]) -> Answers:
-        """A candidate's answers with their verdicts, as the record and the shared results have them."""
-        store, run_id = self.store, self.run_id
-        answers = (store.stage(run_id, plan.name, StageRef(candidate.index, "answer", "pre").field) or {})["answers"]
-        verdicts = (store.stage(run_id, plan.name, StageRef(candidate.index, "judge", "pre").field) or {})["verdicts"]
-        texts = store.shared(run_id, [a["key"] for a in answers])
-        reasons = store.shared(run_id, [v["key"] for v in verdicts])
-        return tuple(
-            JudgedAnswer(
-                example=example.id,
-                tokens=answer["tokens"],
-                is_right=verdict["is_correct"],
-                is_whole=answer["whole"],
-                is_loop=answer["loop"],
-                text=texts[answer["key"]]["text"],
-                question=example.question,
-                gold=example.gold,
-                reasoning=reasons[verdict["key"]]["reasoning"],
-            )
-            for example, answer, verdict in zip(asked, answers, verdicts, strict=True)
-        )
 
 
 def measured_evaluations(store: Store, run_id: str) -> Evaluations:

@@ -18,7 +18,6 @@ from orchestrator.evolve.systems import Book, System, SystemKind
 from orchestrator.report.format import format_table, truncate, wrap
 from orchestrator.report.statistics import (
     Comparison,
-    JudgedAnswer,
     Measurement,
     Paired,
     Point,
@@ -26,6 +25,7 @@ from orchestrator.report.statistics import (
     share_interval,
 )
 from tasks.common.text import escape_control
+from tasks.records import JudgedAnswer
 
 SetName = Literal["training", "ordering", "validation", "test"]
 LAST_FIRST: tuple[SetName, ...] = ("test", "validation", "ordering", "training")

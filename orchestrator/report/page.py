@@ -26,10 +26,11 @@ from orchestrator.evolve.records import Individual
 from orchestrator.export import engines_for
 from orchestrator.report.format import format_duration, format_money, format_points
 from orchestrator.report.model import ReportedSystem, reported_systems
-from orchestrator.report.statistics import JudgedAnswer, Point
+from orchestrator.report.statistics import Point
 from orchestrator.results import COLLECT, EVOLVE, RunResults
 from orchestrator.settings.kconfig import default_values
 from tasks.common.logs import redacted
+from tasks.records import JudgedAnswer
 
 STYLES, SCRIPTS = ("page.css",), ("chart.js", "systems.js", "lineage.js", "page.js")
 POLICY = "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action 'none'"

@@ -24,6 +24,7 @@ from pydantic import NonNegativeInt
 
 from orchestrator.report.format import format_points, format_signed
 from tasks.objective import LEAST_TOKENS
+from tasks.records import JudgedAnswer
 
 RESAMPLES = 10_000
 ALONE = 2_000
@@ -71,31 +72,6 @@ class Measurement:
     @property
     def point(self) -> Point:
         return Point(self.mean_tokens, sum(self.correct) / len(self.correct))
-
-
-@dataclass(frozen=True)
-class JudgedAnswer:
-    """One answer and its verdict.  `tokens` is without the token that ended it; a loop repeats itself to the cap."""
-
-    example: str
-    tokens: NonNegativeInt
-    is_right: bool
-    text: str
-    question: str
-    gold: str
-    reasoning: str
-    is_whole: bool = True
-    is_loop: bool = False
-
-    @property
-    def is_correct(self) -> bool:
-        """Right and whole."""
-        return self.is_right and self.is_whole
-
-    @property
-    def state(self) -> str:
-        """`right`, or `wrong, cut`."""
-        return ("right" if self.is_right else "wrong") + ("" if self.is_whole else ", cut")
 
 
 @dataclass(frozen=True)

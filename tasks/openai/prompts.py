@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tasks.common.text import SCRATCHPAD_CHARACTERS, fill, json_array, one_line, quote_lines
 from tasks.openai.client import Messages
 from tasks.plan import Merge
+from tasks.records import JudgedAnswer
 
 MUTATION_SYSTEM = f"""\
 You are the reflector of a steering system. The system groups the vocabulary of a language model into clusters and \
@@ -142,23 +142,12 @@ answer that comes to mind first: choose another direction or another size of ste
 _COUNT = re.compile(r"This question has been put (\d+) time\(s\) before in this round")
 
 
-@dataclass(frozen=True)
-class Response:
-    """One answer of the training set, judged."""
-
-    example_id: str
-    is_correct: bool
-    explanation: str
-    text: str
-    tokens: int
-
-
 def mutation_messages(
     descriptions: Sequence[Mapping[str, Any]],
     deltas: Mapping[str, float],
     scratchpad: str,
     target: str,
-    responses: Sequence[Response],
+    responses: Sequence[JudgedAnswer],
 ) -> Messages:
     """The system and the user message for one mutation; deltas by cluster id, in canonical order."""
     values = {
@@ -172,7 +161,10 @@ def mutation_messages(
 
 
 def rewrite_messages(
-    descriptions: Sequence[Mapping[str, Any]], deltas: Mapping[str, float], summary: str, responses: Sequence[Response]
+    descriptions: Sequence[Mapping[str, Any]],
+    deltas: Mapping[str, float],
+    summary: str,
+    responses: Sequence[JudgedAnswer],
 ) -> Messages:
     """The same for a whole vector; the summary is all that was learnt, "" in the first round."""
     values = {
@@ -184,12 +176,12 @@ def rewrite_messages(
     return REWRITE_SYSTEM, fill(REWRITE_USER, values)
 
 
-def _listed(responses: Sequence[Response]) -> str:
+def _listed(responses: Sequence[JudgedAnswer]) -> str:
     return json_array(
         {
-            "example_id": response.example_id,
+            "example_id": response.example,
             "correct": "yes" if response.is_correct else "no",
-            "explanation": response.explanation,
+            "explanation": response.reasoning,
             "tokens": response.tokens,
             "answer": response.text,
         }

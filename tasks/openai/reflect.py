@@ -20,8 +20,9 @@ from tasks.common.validation import LARGEST_DELTA, ReplyModel
 from tasks.openai.calls import ask_reflector, prompt_limit
 from tasks.openai.client import Messages, R
 from tasks.openai.endpoint import ContextExceededError, UnusableReplyError
-from tasks.openai.prompts import Response, as_variant, merge_messages, mutation_messages, rewrite_messages
+from tasks.openai.prompts import as_variant, merge_messages, mutation_messages, rewrite_messages
 from tasks.plan import Phase
+from tasks.records import JudgedAnswer
 from tasks.stage import Stage, StageTask, run_stage
 
 logger = logging.getLogger(__name__)
@@ -76,8 +77,8 @@ class MergedScratchpad(ReplyModel):
 
 
 def fit_responses(
-    responses: Sequence[Response], limit: int | None, tokens_of: Callable[[Sequence[Response]], int]
-) -> tuple[list[Response], int]:
+    responses: Sequence[JudgedAnswer], limit: int | None, tokens_of: Callable[[Sequence[JudgedAnswer]], int]
+) -> tuple[list[JudgedAnswer], int]:
     """The responses as they enter the prompt, and how many of them are cut; `tokens_of` estimates the prompt.
 
     A prompt that is too long even with `SHORTEST` characters of each text is not sent (`ask_reflector`).
@@ -86,13 +87,13 @@ def fit_responses(
     if limit is None or tokens_of(responses) <= limit:
         return responses, 0
 
-    def cut(response: Response, cap: int) -> Response:
+    def cut(response: JudgedAnswer, cap: int) -> JudgedAnswer:
         longest = cap if response.is_correct else max(SHORTEST, cap // 2)
-        text, explanation = cut_middle(response.text, longest), cut_middle(response.explanation, cap)
-        return dataclasses.replace(response, text=text, explanation=explanation)
+        text, reasoning = cut_middle(response.text, longest), cut_middle(response.reasoning, cap)
+        return dataclasses.replace(response, text=text, reasoning=reasoning)
 
     cap = largest_length(
-        max(max(2 * len(r.text), len(r.explanation)) for r in responses),
+        max(max(2 * len(r.text), len(r.reasoning)) for r in responses),
         lambda cap: tokens_of([cut(r, cap) for r in responses]) <= limit,
     )
     fitted = [cut(response, cap) for response in responses]
@@ -119,17 +120,17 @@ def reflect_stage(stage: Stage) -> dict[str, Any]:
 
 
 def _ask(
-    stage: Stage, reply: type[R], write: Callable[[Sequence[Response]], Messages]
+    stage: Stage, reply: type[R], write: Callable[[Sequence[JudgedAnswer]], Messages]
 ) -> tuple[R | None, dict[str, Any]]:
     """The reply to the messages that `write` makes of the responses, and what the record says of it beside."""
     variant, reflector, responses = stage.candidate.variant, stage.run.reflector, read_responses(stage)
     if reflector.seed is not None:
         reflector = dataclasses.replace(reflector, seed=reflector.seed + variant)
 
-    def messages_of(responses: Sequence[Response]) -> Messages:
+    def messages_of(responses: Sequence[JudgedAnswer]) -> Messages:
         return as_variant(write(responses), variant)
 
-    def tokens_of(responses: Sequence[Response]) -> int:
+    def tokens_of(responses: Sequence[JudgedAnswer]) -> int:
         return sum(map(estimate_tokens, messages_of(responses)))
 
     for refused, share in enumerate(PROMPT_SHARES):
@@ -153,22 +154,10 @@ def _ask(
     raise last
 
 
-def read_responses(stage: Stage) -> list[Response]:
-    """The unmutated candidate's answers, each with its verdict; one that is cut is not correct."""
-    answers = stage.need("answer", "pre")["answers"]
-    verdicts = stage.need("judge", "pre")["verdicts"]
-    texts = stage.store.shared(stage.run.id, [a["key"] for a in answers])
-    reasons = stage.store.shared(stage.run.id, [v["key"] for v in verdicts])
-    return [
-        Response(
-            example_id=example.id,
-            is_correct=verdict["is_correct"] and answer["whole"],
-            explanation=("" if answer["whole"] else CUT) + reasons[verdict["key"]]["reasoning"],
-            text=texts[answer["key"]]["text"],
-            tokens=answer["tokens"],
-        )
-        for example, answer, verdict in zip(stage.examples(), answers, verdicts, strict=True)
-    ]
+def read_responses(stage: Stage) -> list[JudgedAnswer]:
+    """The unmutated candidate's answers, each with its verdict; of one that is cut, the explanation says so."""
+    found = stage.store.judged(stage.run.id, stage.plan.name, stage.candidate.index, stage.examples())
+    return [one if one.is_whole else dataclasses.replace(one, reasoning=CUT + one.reasoning) for one in found]
 
 
 def merge_stage(stage: Stage) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import Any, cast
 import redis
 
 from tasks.common.validation import parse_json
-from tasks.records import Example, Run
+from tasks.plan import StageRef
+from tasks.records import Example, JudgedAnswer, Run
 from tasks.store import keys
 from tasks.store.address import store_url
 from tasks.store.client import NO_WAITING, Waiting, connect, waiting_of
@@ -53,6 +54,27 @@ class Store(PlanRecords, SharedResults):
         if text is None:
             raise KeyError(f"no run {run_id!r} in the store")
         return read_run(cast(bytes, text))
+
+    def judged(self, run_id: str, plan: str, index: int, examples: Sequence[Example]) -> tuple[JudgedAnswer, ...]:
+        """A candidate's answers to these questions before a mutation, with their verdicts."""
+        records = [self.stage(run_id, plan, StageRef(index, stage, "pre").field) or {} for stage in ("answer", "judge")]
+        answers, verdicts = records[0]["answers"], records[1]["verdicts"]
+        texts = self.shared(run_id, [answer["key"] for answer in answers])
+        reasons = self.shared(run_id, [verdict["key"] for verdict in verdicts])
+        return tuple(
+            JudgedAnswer(
+                example=example.id,
+                tokens=answer["tokens"],
+                is_right=verdict["is_correct"],
+                text=texts[answer["key"]]["text"],
+                question=example.question,
+                gold=example.gold,
+                reasoning=reasons[verdict["key"]]["reasoning"],
+                is_whole=answer["whole"],
+                is_loop=answer["loop"],
+            )
+            for example, answer, verdict in zip(examples, answers, verdicts, strict=True)
+        )
 
     def has_run(self, run_id: str) -> bool:
         """Whether there is such a run, of any kind."""

@@ -13,11 +13,10 @@ from simulated_measurer import Reply, Respond, SimulatedMeasurer, evolve_setting
 
 from orchestrator.evolve.arms import Clusters, collected_sides, make_arms, measure_plain, sides_of, vectors_of
 from orchestrator.evolve.systems import Arm, Book
-from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
 from tasks.plan import Candidate
-from tasks.records import ClusterFigures, Sides
+from tasks.records import ClusterFigures, JudgedAnswer, Sides
 from tasks.store.store import Store
 
 CLUSTERS = 10  # of six buckets by waste: ends of a turn first, and last what no answer used

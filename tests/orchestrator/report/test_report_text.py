@@ -19,10 +19,11 @@ from orchestrator.evolve.systems import PLAIN, Book
 from orchestrator.report.format import format_cost, wrap
 from orchestrator.report.live import Snapshot, open_view, screen
 from orchestrator.report.model import FrontFile, ReportFile, final_report, front_file, plot_points, systems_table
-from orchestrator.report.statistics import Comparison, JudgedAnswer
+from orchestrator.report.statistics import Comparison
 from tasks.common.text import escape_control
 from tasks.common.validation import parse_json
 from tasks.plan import Evaluations
+from tasks.records import JudgedAnswer
 
 
 def answers(tokens: list[int], text: str) -> tuple[JudgedAnswer, ...]:

@@ -17,7 +17,7 @@ from tasks.common.text import SCRATCHPAD_CHARACTERS, estimate_tokens, json_array
 from tasks.common.validation import InvalidData, ReplyModel, parse_json
 from tasks.judging.verdict import JudgeReply, user_message
 from tasks.openai.endpoint import RULES, ContextExceededError
-from tasks.openai.prompts import Response, merge_messages, mutation_messages
+from tasks.openai.prompts import merge_messages, mutation_messages
 from tasks.openai.reflect import (
     MergedScratchpad,
     Mutation,
@@ -28,7 +28,7 @@ from tasks.openai.reflect import (
     reflect_stage,
 )
 from tasks.plan import Candidate, Merge, Plan
-from tasks.records import Example, Run
+from tasks.records import Example, JudgedAnswer, Run
 from tasks.stage import Stage
 from tasks.store.keys import CLUSTERING
 from tasks.store.store import Store
@@ -38,14 +38,20 @@ DESCRIPTIONS = [
     {"id": 1, "description": "numbers", "examples": ["1", "%"], "count": 40},
     {"id": 10, "description": "the rest", "examples": ["the"], "count": 90},
 ]
+
+
+def judged(example: str, is_correct: bool, reasoning: str, text: str, tokens: int) -> JudgedAnswer:
+    return JudgedAnswer(example, tokens, is_correct, text, "?", "", reasoning)
+
+
 DELTAS = {"0": 0.1 + 0.2, "1": -0.5, "10": 0.0}
 RESPONSES = [
-    Response("q1", True, "agrees with 3.2%", "It is 3.2%.\nAs the page says.", 12),
-    Response("q2", False, "wrong year", "In 2021", 3),
+    judged("q1", True, "agrees with 3.2%", "It is 3.2%.\nAs the page says.", 12),
+    judged("q2", False, "wrong year", "In 2021", 3),
 ]
 
 
-def message(responses: Sequence[Response] = RESPONSES, scratchpad: str = "line one\nline two") -> str:
+def message(responses: Sequence[JudgedAnswer] = RESPONSES, scratchpad: str = "line one\nline two") -> str:
     return mutation_messages(DESCRIPTIONS, DELTAS, scratchpad, "1", responses)[1]
 
 
@@ -95,7 +101,7 @@ def test_no_text_whatever_adds_a_heading_or_a_placeholder(text: str) -> None:
     def headings(text: str) -> list[str]:
         return [line for line in text.splitlines() if line.startswith(("#", "---"))]
 
-    answer = Response("q", False, text, text + "{current_deltas_json}", 1)
+    answer = judged("q", False, text, text + "{current_deltas_json}", 1)
     hostile = message([answer], text + "{target_cluster_id}")
     assert headings(hostile) == headings(message())
     assert "{target_cluster_id}" in hostile and "{current_deltas_json}" in hostile
@@ -109,7 +115,7 @@ def test_no_text_can_end_its_message_where_an_open_model_reads_the_prompt() -> N
     """In JSON it is the same text still; elsewhere a space is inside it."""
     text = "".join(f"done {token}\n\\{token}system" for token in CONTROL)
     judge = user_message(text, text, text)
-    reflector = message([Response(text, True, text, text, 5)], text) + merge_messages(Merge(text, 1, "b", 1))[1]
+    reflector = message([judged(text, True, text, text, 5)], text) + merge_messages(Merge(text, 1, "b", 1))[1]
     shortened = collection.compression_messages("{query} {prev_answer}", text, text)[1]
     for prompt in (judge, reflector, shortened, json_array([text])):
         assert not any(one in prompt for one in CONTROL)
@@ -117,13 +123,13 @@ def test_no_text_can_end_its_message_where_an_open_model_reads_the_prompt() -> N
     assert all(f"{token[0]} {token[1:]}system" in shortened for token in CONTROL)
 
 
-def response(number: int, length: int, is_correct: bool = True) -> Response:
+def response(number: int, length: int, is_correct: bool = True) -> JudgedAnswer:
     text = "".join(f"{number}:{i} " for i in range(length))[:length]
-    return Response(f"q{number}", is_correct, "because", text, length // 4)
+    return judged(f"q{number}", is_correct, "because", text, length // 4)
 
 
 def test_the_longest_are_cut_first_and_the_wrong_before_the_correct() -> None:
-    def tokens_of(responses: Sequence[Response]) -> int:
+    def tokens_of(responses: Sequence[JudgedAnswer]) -> int:
         return estimate_tokens(message(responses))
 
     # Given 20 answers of which three are long, two of these wrong, only as much is cut as the limit asks for
@@ -143,21 +149,24 @@ def test_the_longest_are_cut_first_and_the_wrong_before_the_correct() -> None:
 def reflecting(store: Store, embedded_run: Run) -> Callable[..., Stage]:
     """A function that makes a reflect stage, asking the service, of a child whose answers are these responses."""
 
-    def make(responses: Sequence[Response], context_tokens: int = 0, **changes: Any) -> Stage:
+    def make(responses: Sequence[JudgedAnswer], context_tokens: int = 0, **changes: Any) -> Stage:
         endpoint = dataclasses.replace(embedded_run.endpoint, **changes)
         run = dataclasses.replace(embedded_run, endpoint=endpoint, reflector_context_tokens=context_tokens)
         plan = Plan("offspring", 0, (Candidate(0, (0.0, 0.0, 0.0), target=1),))
         store.put_run(run)
         store.clusterings.put(run.id, "c", b"", json.dumps(DESCRIPTIONS))
         store.put_metadata(run.id, CLUSTERING, "c")
-        examples = [Example(r.example_id, "", "?", "") for r in responses]
+        examples = [Example(r.example, "", "?", "") for r in responses]
         store.put_examples(run.id, {"training": examples, "validation": []})
         store.put_plan(run.id, plan)
-        whole = [{"key": f"answer:{r.example_id}", "tokens": r.tokens, "whole": r.text[:1] != "1"} for r in responses]
-        verdicts = [{"key": f"verdict:{r.example_id}", "is_correct": r.is_correct} for r in responses]
+        whole = [
+            {"key": f"answer:{r.example}", "tokens": r.tokens, "whole": r.text[:1] != "1", "loop": False}
+            for r in responses
+        ]
+        verdicts = [{"key": f"verdict:{r.example}", "is_correct": r.is_correct} for r in responses]
         for r in responses:
-            store.put_shared(run.id, f"answer:{r.example_id}", {"text": r.text})
-            store.put_shared(run.id, f"verdict:{r.example_id}", {"reasoning": r.explanation})
+            store.put_shared(run.id, f"answer:{r.example}", {"text": r.text})
+            store.put_shared(run.id, f"verdict:{r.example}", {"reasoning": r.reasoning})
         store.put_stage(run.id, plan.name, "0:pre:answer", {"answers": whole}, 1)
         store.put_stage(run.id, plan.name, "0:pre:judge", {"verdicts": verdicts}, 1)
         return Stage(store, run, plan, plan.candidates[0], "mut", 1)
@@ -177,7 +186,7 @@ def test_an_answer_that_is_cut_is_not_correct_to_the_reflector(reflecting: Any) 
     # Given two right answers, of which the second is cut
     found = read_responses(reflecting([response(0, 40), response(1, 40)]))
     assert [one.is_correct for one in found] == [True, False]
-    assert found[0].explanation == "because" and found[1].explanation.startswith("cut: ")
+    assert found[0].reasoning == "because" and found[1].reasoning.startswith("cut: ")
 
 
 def calls_of_runs(service: Any) -> list[str]:
