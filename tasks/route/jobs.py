@@ -33,7 +33,7 @@ from tasks.store.keys import PROGRESS, content_hash
 from tasks.task import Job, JobTask, raise_if_cancelled, run_job
 
 log = logging.getLogger(__name__)
-VERSION = 5  # sampling by transformers' `generate`: other shapes, and so other last bits
+VERSION = 6  # written answers end as the chat template ends a turn
 """Of the mathematics: raised whenever equal inputs would give other results."""
 
 RouteJob = tuple[str, JobSpec]
