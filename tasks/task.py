@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import redis
@@ -24,6 +24,7 @@ from celery.exceptions import Ignore, Reject
 from celery.signals import task_failure
 
 from tasks.common import logs
+from tasks.common.validation import parse_json
 from tasks.records import Failure, JobSpec
 from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of
 from tasks.store.client import StoreUnusable, hold_lock, refusal_of
@@ -229,12 +230,25 @@ class Job:
         """Names the job's call to an endpoint."""
         return f"{self.run}-{self.key.replace(':', '-')}"
 
+    def context(self, name: str, kind: type[T]) -> T:
+        """What the jobs of the run have in common, as the driver has put it into the store under this name."""
+        text = self.store.metadata(self.run, name)
+        if text is None:
+            raise discard(f"no {name} {self.run!r} in the store")
+        found: T = _read(kind, text)  # type: ignore[arg-type]  # a class is hashable
+        return found
+
     def results(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         """Results of earlier jobs, in the order of `keys`."""
         found = self.store.shared(self.run, keys)
         if missing := [key for key in keys if key not in found]:
             raise LookupError(f"{missing[0]} is not in the store")
         return [found[key] for key in keys]
+
+
+@lru_cache(maxsize=2)
+def _read(kind: Any, text: str) -> Any:
+    return parse_json(kind, text)
 
 
 class JobTask(RecordedTask):

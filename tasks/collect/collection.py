@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 from celery import shared_task
@@ -23,7 +22,7 @@ from tasks.openai.endpoint import EMBEDDED
 from tasks.openai.judge import verdict_record
 from tasks.records import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.store.keys import content_hash
-from tasks.task import Job, JobTask, discard, run_job
+from tasks.task import Job, JobTask, run_job
 
 COLLECTION, EXAMPLES = "collection", "train"  # under which the store has the collection and its questions
 SYSTEM = """\
@@ -114,15 +113,8 @@ class Collection(JsonRecord):
 
 def collection_of(job: Job) -> tuple[Collection, Example]:
     """The collection of a job, and the example that it works on."""
-    text = job.store.metadata(job.run, COLLECTION)
-    if text is None:
-        raise discard(f"no collection {job.run!r} in the store")
-    return _collection(text), job.store.examples(job.run)[EXAMPLES][job.arguments["example"]]
-
-
-@lru_cache(maxsize=2)
-def _collection(text: str) -> Collection:
-    return Collection.from_json(text)
+    examples = job.store.examples(job.run)[EXAMPLES]
+    return job.context(COLLECTION, Collection), examples[job.arguments["example"]]
 
 
 def compress(job: Job) -> dict[str, Any]:

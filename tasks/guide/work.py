@@ -19,7 +19,7 @@ from typing import Any
 from celery import Task, shared_task
 
 from tasks.common.named import ChildFunction, ChildFunctionError
-from tasks.common.validation import adapter, parse_json
+from tasks.common.validation import adapter
 from tasks.gpu.host import TargetHost, ask_target, host_of
 from tasks.gpu.jobs import known_context
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render_chat
@@ -30,16 +30,9 @@ from tasks.openai.calls import TRIES, client_for
 from tasks.openai.endpoint import UnusableReplyError, Usage, cost_usd
 from tasks.openai.reply import Reply, usable_text
 from tasks.records import Reflector
-from tasks.task import Job, JobTask, discard, run_job
+from tasks.task import Job, JobTask, run_job
 
 VERIFIERS, PARAMETERS = "whetstone.verifiers", ("ticket", "candidate")
-
-
-def context_of(job: Job) -> GuideContext:
-    text = job.store.metadata(job.run, GUIDE)
-    if text is None:
-        raise discard(f"no guided run {job.run!r} in the store")
-    return parse_json(GuideContext, text)
 
 
 def ask(
@@ -84,12 +77,12 @@ def roll_out(job: Job, host: TargetHost) -> dict[str, Any]:
     """One answer for each seed."""
     given = job.arguments
     samplings = [{**given["cell"], "seed": seed} for seed in given["seeds"]]
-    tokens, answers = ask(host, context_of(job), given["messages"], samplings, regex=given["regex"])
+    tokens, answers = ask(host, job.context(GUIDE, GuideContext), given["messages"], samplings, regex=given["regex"])
     return {"answers": answers, "prompt_tokens": tokens}
 
 
 def prompt_lengths(job: Job, host: TargetHost) -> dict[str, Any]:
-    target = context_of(job).target
+    target = job.context(GUIDE, GuideContext).target
     host.start_early(target)  # the first job of a run: the server loads its model meanwhile
     model = host.model_folder(target)
     with TOKENIZER_LOCK:
@@ -100,7 +93,7 @@ def prompt_lengths(job: Job, host: TargetHost) -> dict[str, Any]:
 
 def ask_itself(job: Job, host: TargetHost) -> dict[str, Any]:
     """A critique or a proposal of the target."""
-    context, given = context_of(job), job.arguments
+    context, given = job.context(GUIDE, GuideContext), job.arguments
     schema = json.dumps(given["schema"])
     tokens, [answer] = ask(host, context, given["messages"], [given], json_schema=schema)
     used = {"prompt": tokens, "cached": 0, "completion": answer["tokens"], "cost_usd": 0.0}
@@ -114,7 +107,7 @@ def ask_endpoint(job: Job, name: str, kind: type) -> dict[str, Any]:
     """
     from openai.lib._pydantic import to_strict_json_schema
 
-    context, given = context_of(job), job.arguments
+    context, given = job.context(GUIDE, GuideContext), job.arguments
     if context.endpoint is None:
         raise ValueError("the run has no endpoint")
     settings = Reflector(

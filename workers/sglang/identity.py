@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 
 from tasks.common.http import OK, fetch
+from tasks.gpu.model_files import model_files
 
 TIMEOUT_S = 30.0  # SGLang asks its scheduler for a part of the report
 # Fields of SGLang's report that change results.  Ports, paths of logs, sizes that follow from the free memory and the
@@ -61,14 +62,8 @@ def local_weights(model: str) -> str:
     folder = Path(model)
     if folder.is_dir():
         return f"sha256:{weights_fingerprint(folder)}"
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        config = try_to_load_from_cache(model, "config.json")
-    except HFValidationError:
-        return ""
-    return f"commit:{Path(config).parent.name}" if isinstance(config, str) else ""
+    cached = model_files(model)
+    return f"commit:{Path(cached).name}" if cached else ""
 
 
 def _get(url: str, name: str, api_key: str | None) -> dict[str, Any]:
