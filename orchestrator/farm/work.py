@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import redis
 from celery import Celery, chain, chord
@@ -119,6 +119,14 @@ class Request:
     spec: JobSpec
 
 
+class Journal(Protocol):
+    """Results by key that outlive the store (`orchestrator.runs.jobs.Journal`)."""
+
+    results: dict[str, Result]
+
+    def add(self, results: Mapping[str, Result]) -> None: ...
+
+
 @dataclass
 class Scheduler:
     """The jobs of one run in one session; only one scheduler of a run may exist at a time.
@@ -138,6 +146,7 @@ class Scheduler:
         self._queued: dict[str, deque[Request]] = {}
         self._sent: dict[str, list[Request]] = {}  # by key: neither finished nor failed, or failed and not yet taken
         self._ready: deque[tuple[Request, Result]] = deque()
+        self._journals: dict[str, Journal] = {}  # by key
         self._finished = 0
         self._long_job: str | None = None  # how far the job is that reported last; it may have ended
         self.attempt = self.dispatcher.begin(JOBS)
@@ -146,12 +155,19 @@ class Scheduler:
         self.cached: Counter[str] = Counter()  # by task: results that were in the store before this session
         self._computed: set[str] = set()  # keys that were sent in this session
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: Request, journal: Journal | None = None) -> None:
+        """What the journal has is not computed again, and what comes is in it before `results` gives it."""
+        if journal is not None:
+            self._journals[request.key] = journal
+            if request.key in journal.results:
+                self._store.put_shared(self._run_id, request.key, journal.results[request.key])
         self._queued.setdefault(request.spec.task, deque()).append(request)
 
-    def result(self, key: str, spec: JobSpec, watch: Callable[[], None] = lambda: None) -> Result:
+    def result(
+        self, key: str, spec: JobSpec, watch: Callable[[], None] = lambda: None, journal: Journal | None = None
+    ) -> Result:
         """The result of one job, with nothing else in flight."""
-        self.submit(Request(key, spec))
+        self.submit(Request(key, spec), journal)
         [(_, result)] = self.results(watch)
         return result
 
@@ -166,11 +182,20 @@ class Scheduler:
             watch()
             # What the store has already comes without a message, and so without a pause.
             while self._ready:
+                self._write_journals()
                 while self._ready:
                     yield self._ready.popleft()
                 self._send_queued()
                 self.refresh()
             self._send_queued()
+
+    def _write_journals(self) -> None:
+        found = defaultdict[Journal, dict[str, Result]](dict)
+        for request, result in self._ready:
+            if journal := self._journals.get(request.key):
+                found[journal][request.key] = result
+        for journal, results in found.items():
+            journal.add(results)
 
     def poll(self) -> tuple[list[tuple[Request, Result]], list[Failure]]:
         """The results and the failures since the last call, without waiting; both are then forgotten."""

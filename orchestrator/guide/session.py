@@ -39,7 +39,6 @@ from tasks.guide.experiences import Guidance
 from tasks.guide.jobs import GUIDE, JOB_LIMIT_S, GuideContext
 from tasks.guide.work import load_verifier
 from tasks.openai.endpoint import is_priced
-from tasks.store.client import RunTaken
 
 log = logging.getLogger(__name__)
 CONTEXT_FILE = "context.json"
@@ -122,11 +121,10 @@ def _with_server(context: GuideContext, session: Session, scheduler: Scheduler) 
 
 
 def _prepare(inputs: GuideInputs, name: str, context: GuideContext, session: Session, is_priced: bool) -> MissionRun:
-    """A mission that begins, with all that its journal holds put into the store."""
+    """A mission that begins."""
     settings, tickets, folder = inputs.settings, inputs.tickets[name], session.output.path / name
     repository, first = write_ingest(folder, settings, tickets)
     journal = Journal(folder / JOURNAL)
-    journal.seed(session.farm.store, session.run_id)
     if journal.results:
         log.info("%s: the journal has the results of %d jobs", name, len(journal.results))
     identity = load_verifier(settings.verifier).identity if settings.verifier else ""
@@ -159,7 +157,6 @@ class MissionRun:
 
     def take(self, key: str, result: Mapping[str, Any]) -> Sequence[Request]:
         """What is asked next, once all that was waited for is there."""
-        self.journal.add(key, result)
         self._results[key] = result
         self._missing.discard(key)
         return () if self._missing else self.advance(self._results)
@@ -182,34 +179,15 @@ class MissionRun:
 
 
 def drive_missions(scheduler: Scheduler, missions: Sequence[MissionRun], watch: Callable[[], None]) -> None:
-    """Each mission goes on when its own results are there; what came is in its journal, however the session ends.
-
-    `watch` is called after each look at the store.
-    """
+    """Each mission goes on when its own results are there; `watch` is called after each look at the store."""
     owner: dict[str, MissionRun] = {}  # by key: what a mission asks names it
 
     def submit(one: MissionRun, requests: Iterable[Request]) -> None:
         for request in requests:
             owner[request.key] = one
-            scheduler.submit(request)
+            scheduler.submit(request, one.journal)
 
-    def flush() -> None:
-        for one in missions:
-            one.journal.flush()
-
-    def look() -> None:
-        flush()
-        watch()
-
-    is_taken = False  # the folder is another process's
-    try:
-        for one in missions:
-            submit(one, one.advance())
-        for request, value in scheduler.results(look):
-            submit(owner[request.key], owner[request.key].take(request.key, value))
-    except RunTaken:
-        is_taken = True
-        raise
-    finally:
-        if not is_taken:
-            flush()
+    for one in missions:
+        submit(one, one.advance())
+    for request, value in scheduler.results(watch):
+        submit(owner[request.key], owner[request.key].take(request.key, value))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,7 +57,6 @@ log = logging.getLogger(__name__)
 KIND_NAME = "route"
 DRAWING_S = 60.0
 GPU_TASKS = ("gpu.evaluate", "gpu.bases", "gpu.train")  # what a training has led to goes before the next training
-TRAINING = "routetrain:"  # how the keys of `train_job` begin
 Result = Mapping[str, Any]
 
 
@@ -91,7 +90,11 @@ def run_route(
         scheduler = Scheduler(session.dispatcher, dict.fromkeys(GPU_TASKS, options.gpu_jobs), goes_on=True)
         router = Router(session, settings, inputs, scheduler, Journal(output.path / JOURNAL))
         with session.working(callbacks, settings, options, router.progress()["total"]):
-            router.work()
+            try:
+                router.work()
+            except (Parked, KeyboardInterrupt, Terminated):  # else the folder may be another process's
+                session.report(router.progress())
+                raise
         return verdict_lines(output.path)
 
 
@@ -115,19 +118,16 @@ class Router:
 
     def work(self) -> None:
         self.session.report(self.progress())
-        for key, result in self.journal.results.items():
-            if not key.startswith(TRAINING):
-                self.store.put_shared(self.run_id, key, result)
-        bases = self._one(bases_job(self.inputs, self.limit_s))
+        bases = self.scheduler.result(*bases_job(self.inputs, self.limit_s), self._watch, self.journal)
         say_template(self.scheduler, bases)
         log.info("bases: %d modules, %d knobs", bases["modules"], bases["knobs"])
         pool = pool_job(self.inputs, self.limit_s)
-        self._one(pool)
+        self.scheduler.result(*pool, self._watch, self.journal)
         for arm in arms(self.settings):
             job = self._trainings[arm] = train_job(self.inputs, arm, bases["weights"], pool[0], self.limit_s)
             self._restore_training(job, self.output.path / checkpoint_file(arm))
-            self.scheduler.submit(OfArm(*job, arm))
-        for request, result in self._results():
+            self.scheduler.submit(OfArm(*job, arm), self.journal)
+        for request, result in self.scheduler.results(self._watch):
             assert isinstance(request, OfArm)
             if request.deployed:
                 self._evaluated |= dict(zip(request.deployed, result["evaluations"], strict=True))
@@ -139,12 +139,12 @@ class Router:
     def _restore_training(self, job: RouteJob, checkpoint: Path) -> None:
         """The result of a finished training is of use only with its last checkpoint, which is a file of its own.
 
-        Without that file it stays out of the store, and a store that has lost it trains again.
+        Without that file a store that has lost the result trains again.
         """
-        result = self.journal.results.get(job[0])
-        if result is not None and checkpoint.exists():
+        if job[0] in self.journal.results and checkpoint.exists():
             self.store.put_checkpoint(self.run_id, train_checkpoint(job), checkpoint.read_bytes())
-            self.store.put_shared(self.run_id, job[0], result)
+        else:
+            self.journal.results.pop(job[0], None)
 
     def _finish(self) -> None:
         records = self._records()
@@ -162,22 +162,8 @@ class Router:
         self.output.write(REPORT_FILE, report_text(self.output.path))
         self.session.report(self.progress(is_finished=True))
 
-    def _one(self, job: RouteJob) -> Result:
-        """The result of a job, with nothing else in flight."""
-        self.scheduler.submit(Request(*job))
-        [(_, result)] = self._results()
-        return result
-
-    def _results(self) -> Iterator[tuple[Request, dict[str, Any]]]:
-        try:
-            for request, result in self.scheduler.results(lambda: self.session.report_sometimes(self.progress)):
-                self.journal.add(request.key, result)
-                self.journal.flush()
-                yield request, result
-        except (Parked, KeyboardInterrupt, Terminated):  # after all else store or folder are no longer this process's
-            self.session.report(self.progress())
-            raise
-        self.session.report(self.progress())
+    def _watch(self) -> None:
+        self.session.report_sometimes(self.progress)
 
     def _end_training(self, arm: Arm, result: Result) -> None:
         """Keep rows and checkpoint, and have all that is deployed evaluated."""
@@ -194,7 +180,7 @@ class Router:
         deployed = deployments(self.settings, arm)
         evaluation = evaluate_job(self.inputs, deployed, job, result["sha256"], self.limit_s)
         self._evaluations[arm] = evaluation
-        self.scheduler.submit(OfArm(*evaluation, arm, tuple(deployed)))
+        self.scheduler.submit(OfArm(*evaluation, arm, tuple(deployed)), self.journal)
 
     def _records(self) -> list[EvaluatedDeployment]:
         """All evaluations so far, in the order of the settings."""

@@ -17,7 +17,6 @@ from orchestrator.runs.folder import OutputFolder, append_lines, load_lines
 from tasks.cpu.plots import Plot
 from tasks.records import Example, JobSpec, Target
 from tasks.store.keys import content_hash
-from tasks.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -131,40 +130,28 @@ class JournalLine(TypedDict):
 class Journal:
     """Every result that a run, or a part of one, was given, so that it outlives its store.
 
-    What it holds is put into the store before the first job is sent; nothing that was answered is asked again.
-    `results` are by content key; `parked_at` has the parks, oldest first.
+    A job that is submitted with it is not done again (`Scheduler.submit`).  `results` are by content key; `parked_at`
+    has the parks, oldest first.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._new: list[JournalLine] = []
         self.results: dict[str, dict[str, Any]] = {}
         self.parked_at: list[int] = []
         for line in load_lines(path, JournalLine, "result", repair=True):
             if "parked_at" in line:
                 self.parked_at.append(line["parked_at"])
             elif "key" in line and "result" in line:
-                self.results.setdefault(line["key"], line["result"])
+                self.results[line["key"]] = line["result"]
 
-    def add(self, key: str, result: Mapping[str, Any]) -> None:
-        """Note a result; `flush` writes it."""
-        if key not in self.results:
-            self.results[key] = dict(result)
-            self._new.append({"key": key, "result": self.results[key]})
+    def add(self, results: Mapping[str, dict[str, Any]]) -> None:
+        """Write those that are new; when this returns, a power cut does not take them away."""
+        new = {key: result for key, result in results.items() if key not in self.results}
+        self.results |= new
+        if new:
+            append_lines(self._path, [{"key": key, "result": result} for key, result in new.items()])
 
     def add_park(self, replies: int) -> None:
-        """Note that it parks after so many replies; written at once."""
+        """Write that it parks after so many replies."""
         self.parked_at.append(replies)
-        self._new.append({"parked_at": replies})
-        self.flush()
-
-    def flush(self) -> None:
-        """When this returns, a power cut takes nothing of what was added away."""
-        if self._new:
-            append_lines(self._path, self._new)
-            self._new = []
-
-    def seed(self, store: Store, run_id: str) -> None:
-        """Put all results into the store, as far as they are not there."""
-        for key, result in self.results.items():
-            store.put_shared(run_id, key, result)
+        append_lines(self._path, [{"parked_at": replies}])

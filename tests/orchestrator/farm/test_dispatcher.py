@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import CANCELLED_REASON, MOST_RESENDS, Dispatcher
 from orchestrator.farm.work import FarmEvaluator, Scheduler
 from orchestrator.farm.workers import count_messages, drop_waiting
+from orchestrator.runs.jobs import JOURNAL, Journal
 from tasks.plan import Candidate, Plan, stage_refs
 from tasks.records import Failure
+from tasks.store.client import RunTaken
 from tasks.store.keys import CANCELLED, PROGRESS
 
 PLAN = Plan("population", 0, (Candidate(0, (0.0,)), Candidate(1, (1.0,))))
@@ -137,6 +140,38 @@ def test_a_cancelled_run_parks_for_that_reason(alone: Driver) -> None:
     with pytest.raises(Parked) as parked:
         list(scheduler.results())
     assert parked.value.reason == CANCELLED_REASON
+
+
+def test_a_result_is_in_the_journal_before_it_is_given_and_is_put_into_a_store_that_has_none(
+    alone: Driver, tmp_path: Path
+) -> None:
+    lost, held, new, other = map(request, ("lost", "held", "new", "other"))
+    Journal(tmp_path / JOURNAL).add({job.key: {"of": "the journal"} for job in (lost, held)})
+    for job in (held, other):
+        alone.store.put_shared(RUN.id, job.key, {"of": "the store"})
+    scheduler, journal = Scheduler(dispatcher(alone, 60)), Journal(tmp_path / JOURNAL)
+    for job in (lost, held, new):
+        scheduler.submit(job, journal)
+    scheduler.submit(other)
+    found = {}
+    for job, result in scheduler.results(lambda: alone.store.put_shared(RUN.id, new.key, {"of": "a worker"})):
+        found[job.spec.label] = result["of"]
+        assert job == other or job.key in Journal(tmp_path / JOURNAL).results
+    assert found == {"lost": "the journal", "held": "the store", "new": "a worker", "other": "the store"}
+    assert [*Journal(tmp_path / JOURNAL).results] == [lost.key, held.key, new.key]
+
+
+def test_of_a_run_that_another_process_has_taken_nothing_is_written(alone: Driver, tmp_path: Path) -> None:
+    def taken() -> None:
+        raise RunTaken("by another")
+
+    farm = FarmConnection(alone.app, alone.broker, alone.store, False, taken)
+    scheduler, job = Scheduler(Dispatcher(farm, RUN.id, 60)), request("a/0")
+    alone.store.put_shared(RUN.id, job.key, {})
+    scheduler.submit(job, Journal(tmp_path / JOURNAL))
+    with pytest.raises(RunTaken):
+        list(scheduler.results())
+    assert not (tmp_path / JOURNAL).exists()
 
 
 def test_a_farm_that_has_gone_ends_the_waiting(alone: Driver) -> None:

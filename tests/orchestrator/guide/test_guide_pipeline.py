@@ -15,7 +15,6 @@ from orchestrator.guide.rollouts import Results
 from orchestrator.guide.session import MissionRun, drive_missions
 from orchestrator.runs.jobs import JOURNAL, Journal
 from tasks.records import JobSpec
-from tasks.store.client import RunTaken
 
 
 class OneByOne:
@@ -25,7 +24,7 @@ class OneByOne:
         self.sent: list[Request] = []
         self.done: list[str] = []
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: Request, journal: Journal) -> None:
         self.sent.append(request)
 
     def results(self, watch: Callable[[], None]) -> Iterator[tuple[Request, dict[str, Any]]]:
@@ -64,18 +63,4 @@ def test_too_many_unusable_replies_park_the_run_and_are_noted(tmp_path: Path) ->
 
     with pytest.raises(Parked, match="mission bad: 5 replies in a row"):
         pipeline(tmp_path, OneByOne(), bad=rejected(), good=asking("good", "abc"))
-    journal = Journal(tmp_path / f"bad{JOURNAL}")
-    assert (journal.parked_at, list(journal.results)) == ([7], ["bad:a"])
-
-
-@pytest.mark.parametrize(("error", "is_kept"), [(KeyboardInterrupt(), True), (RunTaken("by another"), False)])
-def test_what_came_before_the_end_is_written_unless_the_run_is_another_process_s(
-    tmp_path: Path, error: BaseException, is_kept: bool
-) -> None:
-    def interrupted() -> Generator[Sequence[Request], Results, None]:
-        yield from asking("x", "a")
-        raise error
-
-    with pytest.raises(type(error)):
-        pipeline(tmp_path, OneByOne(), one=interrupted())
-    assert list(Journal(tmp_path / f"one{JOURNAL}").results) == (["x:a"] if is_kept else [])
+    assert Journal(tmp_path / f"bad{JOURNAL}").parked_at == [7]

@@ -31,7 +31,6 @@ from orchestrator.runs.folder import (
 from orchestrator.runs.jobs import JOURNAL, ArtifactRequests, Journal
 from tasks.common.files import open_regular
 from tasks.records import Failure
-from tasks.store.store import Store
 
 
 @contextmanager
@@ -145,13 +144,11 @@ def test_a_torn_line_is_dropped_from_the_file_only_to_add_to_it_and_another_brok
         load_lines(path, kind, "object")
 
 
-def test_what_was_flushed_is_there_for_the_next_start_and_the_first_result_of_a_key_stands(tmp_path: Path) -> None:
+def test_what_was_added_is_there_for_the_next_start_and_the_first_result_of_a_key_stands(tmp_path: Path) -> None:
     first = Journal(tmp_path / JOURNAL)
-    first.add("rollout:a", {"answers": [{"text": "Verdict: 通过"}]})
-    first.add("rollout:a", {"answers": []})
-    first.flush()
+    first.add({"rollout:a": {"answers": [{"text": "Verdict: 通过"}]}})
+    first.add({"rollout:a": {"answers": []}})
     first.add_park(7)
-    first.add("rollout:b", {"answers": []})  # a kill comes before it is flushed
     again = Journal(tmp_path / JOURNAL)
     assert again.results == {"rollout:a": {"answers": [{"text": "Verdict: 通过"}]}}
     assert again.parked_at == [7]
@@ -159,27 +156,14 @@ def test_what_was_flushed_is_there_for_the_next_start_and_the_first_result_of_a_
 
 def test_a_cut_anywhere_loses_the_last_line_at_most(tmp_path: Path) -> None:
     journal = Journal(tmp_path / JOURNAL)
-    for number in range(3):
-        journal.add(f"key{number}", {"text": "x" * number})
-    journal.flush()
+    journal.add({f"key{number}": {"text": "x" * number} for number in range(3)})
     whole = (tmp_path / JOURNAL).read_bytes()
     for cut in range(len(whole) + 1):
         (tmp_path / JOURNAL).write_bytes(whole[:cut])
         kept = Journal(tmp_path / JOURNAL)
         assert list(kept.results) == [f"key{n}" for n in range(whole[:cut].count(b"\n"))]
-        kept.add("new", {})
-        kept.flush()
+        kept.add({"new": {}})
         assert "new" in Journal(tmp_path / JOURNAL).results
-
-
-def test_an_empty_store_is_filled_and_what_a_store_holds_stays(store: Store, tmp_path: Path) -> None:
-    store.put_shared("run", "key0", {"text": "of the store"})
-    journal = Journal(tmp_path / JOURNAL)
-    for number in range(2):
-        journal.add(f"key{number}", {"text": "of the journal"})
-    journal.seed(store, "run")
-    found = store.shared("run", ["key0", "key1"])
-    assert [found[key]["text"] for key in ("key0", "key1")] == ["of the store", "of the journal"]
 
 
 def test_a_file_that_a_worker_made_is_written_and_one_that_it_cannot_make_is_a_warning_and_no_failure_of_the_run(
