@@ -14,13 +14,12 @@ from orchestrator.evolve.records import History
 from orchestrator.evolve.resume import keep_servers
 from orchestrator.evolve.search import RunState, Search
 from orchestrator.farm import FarmUnavailable
-from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.work import Records
 from orchestrator.report.format import format_duration, format_score
 from orchestrator.report.live import Snapshot, View, usage_text
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
 from orchestrator.runs.jobs import ArtifactRequests
-from orchestrator.runs.status import StatusPublisher
+from orchestrator.runs.session import Session
 from orchestrator.settings import SettingsError
 from orchestrator.settings.options import Settings
 from tasks.plan import Candidate, Evaluations, Phase, Plan, evaluations, stage_refs
@@ -36,37 +35,36 @@ FIGURES = ("best", "mean", "best_ever", "baseline")
 class ProgressReporter:
     """Called with the records of the plan in flight, as often as they may have changed.
 
-    recorded: of the history and the finished plans of this generation; arms: the system prompts of the search by name;
-    figures: the fitness of the population, of the run (best_ever) and of the start (baseline).
+    recorded: of the history and the finished plans of this generation; figures: the fitness of the population, of the
+    run (best_ever) and of the start (baseline).
     """
 
-    dispatcher: Dispatcher
+    session: Session
     settings: Settings
-    output: OutputFolder
     view: View
     artifacts: ArtifactRequests
-    publisher: StatusPublisher
     recorded: Evaluations = field(default_factory=Evaluations)
     started: float = field(default_factory=time.monotonic)
-    arms: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, float | None] = field(default_factory=lambda: dict.fromkeys(FIGURES))
     generation: int = 0
 
     def __post_init__(self) -> None:
-        self._store, self._run_id = self.dispatcher.store, self.dispatcher.run_id
+        session = self.session
+        self._store, self._run_id, self._publisher = session.farm.store, session.run_id, session.publisher
         self._written: set[str] = set()
         self._flushed = 0.0
         self._began = time.monotonic()  # of the plan in flight
         self._plan: tuple[str, int] = ("", 0)  # the plan in flight, and how many stages it had at the start
 
-    def __call__(self, plan: Plan, records: Records, failures: Sequence[Failure]) -> None:
+    def __call__(self, plan: Plan, records: Records, failures: Sequence[Failure], arm: str = "") -> None:
         """Show the records, and write what is new from time to time."""
         if self._plan[0] != plan.name:
             self._plan, self._began = (plan.name, len(records)), time.monotonic()
         usage = self._store.usage(self._run_id)
         if time.monotonic() - self._flushed > FLUSH_EVERY_S:
             self.flush(usage)
-        self.view.show(self._of_plan(plan, records, {one.name: one.error for one in failures}, usage))
+        shown = self._of_plan(plan, records, {one.name: one.error for one in failures}, usage)
+        self.view.show(replace(shown, arm=arm))
         if all(ref.field in records for candidate in plan.candidates for ref in stage_refs(candidate)):
             self.recorded += _evaluated(plan, records)
             self._plan = ("", 0)
@@ -102,11 +100,11 @@ class ProgressReporter:
     def flush(self, usage: Mapping[str, float] | None = None) -> None:
         """Write prompts, files and servers: a run that parks on a farm of two servers can go on with both."""
         for name, text in self._store.prompts(self._run_id, self._written).items():
-            self.output.write(f"reflector_prompts/{name}", text)
+            self.session.output.write(f"reflector_prompts/{name}", text)
             self._written.add(name)
         self.artifacts.save_ready()
-        keep_servers(self.output, self._store.servers(self._run_id))
-        self.publisher.publish({"done": self.generation, **self.figures}, usage=usage)
+        keep_servers(self.session.output, self._store.servers(self._run_id))
+        self._publisher.publish({"done": self.generation, **self.figures}, usage=usage)
         self._flushed = time.monotonic()
 
     def _snapshot(self, stage: str, usage: Mapping[str, float] | None = None) -> Snapshot:
@@ -119,13 +117,13 @@ class ProgressReporter:
             generation=self.generation,
             generations=self.settings.ngen,
             plan=stage,
-            queues=dict(self.dispatcher.farm.queues()),
+            queues=dict(self.session.farm.queues()),
             elapsed_s=time.monotonic() - self.started,
             evaluations=self.recorded,
             calls=calls,
             tokens=int(usage.get("target", 0)),
-            cost_usd=cost if self.publisher.is_priced else None,
-            budget_usd=self.publisher.budget_usd,
+            cost_usd=cost if self._publisher.is_priced else None,
+            budget_usd=self._publisher.budget_usd,
             best=self.figures["best"],
             mean=self.figures["mean"],
             best_ever=self.figures["best_ever"],
@@ -136,13 +134,11 @@ class ProgressReporter:
         left = sum(1 for candidate in plan.candidates for ref in stage_refs(candidate) if ref.field not in records)
         done, took = len(records), time.monotonic() - self._began
         finished = done - self._plan[1]
-        prompt = plan.candidates[0].system_prompt
         return replace(
             self._snapshot(plan.purpose, usage),
             generation=plan.generation,
             note="stages",
             progress=(done, done + left),
-            arm=next((name for name, text in self.arms.items() if text == prompt), ""),
             candidates=len(plan.candidates),
             failed={_node(plan, c, records): errors[str(c.index)] for c in plan.candidates if str(c.index) in errors},
             # Candidates are answered side by side: before half of the work is done, its pace says little.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TextIO
 
 from orchestrator.callbacks import Callback, Callbacks, GenerationInfo, RunInfo, load_callbacks
@@ -21,7 +21,7 @@ from orchestrator.evolve.progress import InProgress, ProgressReporter
 from orchestrator.evolve.questions import Examples
 from orchestrator.evolve.records import GenerationRecord, History, Recorder, read_history
 from orchestrator.evolve.report import build_report, write_report
-from orchestrator.evolve.search import RunState, Search, Turn, known_of, load_state, make_search
+from orchestrator.evolve.search import Known, RunState, Turn, known_of, load_state, make_search
 from orchestrator.evolve.systems import PLAIN, Book, Measurer, measured_evaluations, read_book
 from orchestrator.farm.connection import open_farm
 from orchestrator.farm.work import FarmEvaluator, Records, Scheduler
@@ -125,11 +125,13 @@ def _run(
             output, KIND_NAME, farm, settings.target_model, job_s=stage_limit_s(), retry_wait_s=retry_wait_s,
             only=only, budget_usd=settings.budget_usd, is_priced=priced, notify=view.notify, tick=view.tick,
             unit="generations", total=settings.ngen,
-        ) as opened:  # fmt: skip
-            evolution = _Evolution(settings, output, view, callbacks, opened, book, history)
-            with opened.publisher.publish_final_state():
-                evolution.prepare(examples)
-                return evolution.run(state)
+        ) as session:  # fmt: skip
+            evolution = _Evolution(settings, session, view, callbacks, history)
+            callbacks.start(
+                RunInfo(session.run_id, KIND_NAME, output.path, dict(vars(settings)), settings.ngen, len(history))
+            )
+            with session.publisher.publish_final_state():
+                return evolution.run(evolution.prepare(book, examples), state)
 
 
 def _announcement(settings: Settings) -> str:
@@ -145,40 +147,35 @@ def _announcement(settings: Settings) -> str:
     return announce(reflected, judged, cost)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What the search begins with; `examples` are the questions that fit with the book's cap."""
+
+    book: Book
+    examples: Examples
+
+
 class _Evolution:
-    """A run once its farm is up.  `prepare` sets `book` and `asked`, the questions that fit with the book's cap."""
+    """A run once its farm is up: `prepare` and `run`.  `history` is what earlier sessions have recorded."""
 
     def __init__(
-        self,
-        settings: Settings,
-        output: OutputFolder,
-        view: View,
-        callbacks: Callbacks,
-        opened: Session,
-        book: Book,
-        history: History,
+        self, settings: Settings, session: Session, view: View, callbacks: Callbacks, history: History
     ) -> None:
-        """Put the run into the store, and take up what earlier sessions have recorded."""
-        self.settings, self.output, self.view, self.callbacks = settings, output, view, callbacks
-        self.opened, self.dispatcher = opened, opened.dispatcher
-        self.store, self.run_id = opened.farm.store, opened.run_id
+        self.settings, self.session, self.view, self.callbacks = settings, session, view, callbacks
+        self.output, self.dispatcher, self.history = session.output, session.dispatcher, history
+        self.store, self.run_id = session.farm.store, session.run_id
         self.scheduler = Scheduler(self.dispatcher)
-        self.artifacts = ArtifactRequests(self.scheduler, output, stage_limit_s())
-        self.book, self.history, self.asked = book, history, Examples()
-
-        self._put_run(book.cap, book if book.arms else None)
-        self.reporter = ProgressReporter(self.dispatcher, settings, output, view, self.artifacts, opened.publisher)
+        self.artifacts = ArtifactRequests(self.scheduler, self.output, stage_limit_s())
+        self.reporter = ProgressReporter(session, settings, view, self.artifacts)
         self.reporter.take_up(history, self._evaluations(history))
-        started = RunInfo(self.run_id, KIND_NAME, output.path, dict(vars(settings)), settings.ngen, len(history))
-        callbacks.start(started)
 
-    def _put_run(self, cap: int = 0, book: Book | None = None) -> None:
-        """What workers read: with another cap than the settings', and the fitness relative to the plain model."""
+    def _put_run(self, book: Book) -> None:
+        """What workers read: with the cap of the book, and the fitness relative to the plain model."""
         run = make_run(self.settings, self.run_id)
-        if cap:
-            sampling = replace(run.target.sampling, max_new_tokens=cap)
+        if book.cap:
+            sampling = replace(run.target.sampling, max_new_tokens=book.cap)
             run = replace(run, target=replace(run.target, sampling=sampling))
-        if book:
+        if book.arms:
             objective = relative_objective(self.settings, *book.plain.on("training").point)
             run = replace(run, objective=objective)
         self.store.put_run(run)
@@ -188,10 +185,11 @@ class _Evolution:
         recorded = (Evaluations(**line["evaluations"]) for line in history)
         return sum(recorded, measured_evaluations(self.store, self.run_id))
 
-    def prepare(self, examples: Examples) -> None:
+    def prepare(self, book: Book, examples: Examples) -> Prepared:
         """Check prompts and server, measure the prompts, make clusters of their answers, measure the arms' vectors."""
         settings, store, output = self.settings, self.store, self.output
-        asked = self._fitting(examples, [one.system_prompt for one in self.book.systems])
+        self._put_run(book)
+        asked = self._fitting(examples, [one.system_prompt for one in book.systems])
         resume.ensure_same_server(self.scheduler, settings, store.run(self.run_id).target, output)
         if resume.unknown_servers(output, store, self.run_id):
             self.view.notify(
@@ -209,17 +207,16 @@ class _Evolution:
                 return Measurer(evaluator, asked)
             reason = "too many of the plain model's answers reach the limit of tokens"
             self.view.notify(f"{reason}, which is doubled to {cap:,}")
-            self._put_run(cap)
+            self._put_run(Book(cap=cap))
             return Measurer(evaluator, self._fitting(examples))
 
-        if not self.book.arms:
+        if not book.arms:
             prompts = prompts_of(settings)
             plain, cap, by = arms.measure_plain(settings, prompts[PLAIN], measurer)
-            self.book, asked = arms.make_arms(settings, prompts, plain, cap, by, clusters.make), by.examples
-            self.book.write(output)
-        clusters.restore(self.book.arms)
-        self._put_run(self.book.cap, self.book)
-        self.asked = asked
+            book, asked = arms.make_arms(settings, prompts, plain, cap, by, clusters.make).write(output), by.examples
+        clusters.restore(book.arms)
+        self._put_run(book)
+        return Prepared(book, asked)
 
     def _fitting(self, examples: Examples, prompts: Sequence[str] = ()) -> Examples:
         """Of all questions those that fit with the run's cap."""
@@ -230,34 +227,33 @@ class _Evolution:
         self.store.put_examples(self.run_id, fitting)
         return fitting
 
-    def run(self, state: RunState) -> str:
+    def run(self, prepared: Prepared, state: RunState) -> str:
         """The generations that are left from `state` on, and the closing report."""
-        search = make_search(self.settings, self.book)
-        is_priced = self.opened.publisher.is_priced
+        search = make_search(self.settings, prepared.book)
+        is_priced = self.session.publisher.is_priced
         recorder = Recorder(
             self.output, self.store, self.run_id, search, self.artifacts, is_priced=is_priced, history=self.history
         )
         in_progress = InProgress(self.output, self.store, self.run_id, search, state)
-        self.reporter.recorded = self._evaluations(self.history)
-        self.reporter.arms = {arm.name: arm.system_prompt for arm in search.arms}
+        self.reporter.take_up(self.history, self._evaluations(self.history))
+
+        names = {arm.system_prompt: arm.name for arm in search.arms}
 
         def watch(plan: Plan, records: Records, failures: Sequence[Failure]) -> None:
             if plan.is_of_generation:
                 in_progress.plans[plan.name] = (plan, records)
-            self.reporter(plan, records, failures)
+            self.reporter(plan, records, failures, names.get(plan.candidates[0].system_prompt or "", ""))
 
-        measurer = Measurer(FarmEvaluator(self.dispatcher, watch), self.asked)
+        measurer = Measurer(FarmEvaluator(self.dispatcher, watch), prepared.examples)
         with in_progress.written_if_interrupted():
             if state.generation:
                 self.view.notify(f"going on with generation {state.generation} of {self.settings.ngen}")
                 recorder.write_again(state)
-            self._search(search, state, measurer, recorder, in_progress)
-            return self._close(measurer, recorder)
+            self._search(known_of(prepared.book), measurer, recorder, in_progress)
+            return self._close(prepared.book, measurer, recorder)
 
-    def _search(
-        self, search: Search, state: RunState, measurer: Measurer, recorder: Recorder, in_progress: InProgress
-    ) -> None:
-        store, reporter, started = self.store, self.reporter, time.monotonic()
+    def _search(self, known: Known, measurer: Measurer, recorder: Recorder, in_progress: InProgress) -> None:
+        store, reporter, search, started = self.store, self.reporter, in_progress.search, time.monotonic()
 
         def points(line: GenerationRecord) -> list[Point]:
             return [Point(one["mean_tokens"], one["correctness"]) for one in (*line["population"], *line["offspring"])]
@@ -265,8 +261,7 @@ class _Evolution:
         def turns() -> list[Turn]:
             return [Turn(line["arm"], points(line)) for line in recorder.history]
 
-        known = known_of(self.book)
-        for finished in search.generations(state, measurer.evaluate, reporter.end_population, turns, known):
+        for finished in search.generations(in_progress.state, measurer.evaluate, reporter.end_population, turns, known):
             number = finished.generation.number
             best = recorder.record(finished, time.monotonic() - started).best
             # The outcomes are in the output folder; the answers and verdicts of their stages may expire.
@@ -279,11 +274,11 @@ class _Evolution:
             self.callbacks.end_generation(GenerationInfo(number, recorder.history[-1], deltas, best.scratchpad))
             started = time.monotonic()
 
-    def _close(self, measurer: Measurer, recorder: Recorder) -> str:
+    def _close(self, book: Book, measurer: Measurer, recorder: Recorder) -> str:
         """Choose among all systems, test the choice, save all files, and build the report."""
         store, run_id, history = self.store, self.run_id, recorder.history
         closing = Closing(measurer, self.settings, self.output)
-        book = closing.conclude(self.book, recorder.individuals, len(history)).write(self.output)
+        book = closing.conclude(book, recorder.individuals, len(history)).write(self.output)
         comparisons = closing.comparisons(book)
         report = write_report(self.output, store, run_id, self.settings, book, comparisons)
         self.artifacts.request_plots("comparison", COMPARISON_PLOTS, {"points": plot_points(report)})
@@ -291,6 +286,6 @@ class _Evolution:
         store.release_shared(run_id)  # what is written later is held again
         store.clusterings.release(run_id)
         self.reporter.flush()
-        delete_results(self.opened.farm.app, run_id)
+        delete_results(self.session.farm.app, run_id)
         done = self._evaluations(history)
         return build_report(self.settings, self.output, store, report, history, comparisons, done)

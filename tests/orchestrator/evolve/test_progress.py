@@ -12,6 +12,7 @@ from orchestrator.farm.work import Scheduler
 from orchestrator.report.live import Snapshot
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.jobs import ArtifactRequests
+from orchestrator.runs.session import Session
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings.kconfig import load_settings
 from tasks.plan import Candidate, Evaluations, Plan
@@ -38,7 +39,8 @@ def made_reporter(driver: Driver, folder: Path, screen: Screen) -> ProgressRepor
     publisher = StatusPublisher(RUN.id, driver.store, output, {"kind": "evolve", "total": 3}, 5.0)
     settings = load_settings(CONFIG, ["INITIAL_DELTAS_PATH=zero"])
     artifacts = ArtifactRequests(Scheduler(dispatcher), output)
-    return ProgressReporter(dispatcher, settings, output, screen, artifacts, publisher)
+    session = Session(output, dispatcher.farm, RUN.id, "evolve", 1.0, dispatcher, publisher)
+    return ProgressReporter(session, settings, screen, artifacts)
 
 
 def test_what_a_generation_took_is_what_was_used_when_it_was_recorded(alone: Driver, tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_what_a_generation_took_is_what_was_used_when_it_was_recorded(alone: Dri
 def test_a_cost_without_prices_is_shown_as_unknown_and_published_nowhere(alone: Driver, tmp_path: Path) -> None:
     reporter = made_reporter(alone, tmp_path, screen := Screen())
     alone.store.restore_usage(RUN.id, {"requests": 3, "cost_usd": 0.0})
-    reporter.publisher.is_priced = False
+    reporter.session.publisher.is_priced = False
     reporter(PLAN, {}, [])
     assert screen.shown[-1].cost_usd is None
     assert json.loads(alone.store.metadata(RUN.id, STATUS) or "{}")["is_priced"] is False
