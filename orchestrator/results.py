@@ -189,7 +189,7 @@ class RunResults:
 
     @cached_property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """The answers of the plain model and of the winner, one comparison for each set of questions."""
+        """The answers of the plain model and of the winner or else the contender, a comparison for each set."""
         return self._read("answers.json", tuple[Comparison, ...]) or ()
 
     @cached_property

@@ -26,7 +26,7 @@ def write_reported(folder: Path, made: Book | None = None) -> Path:
     output.write_json("report.json", asdict(found))
     output.write_json("front.json", asdict(front_file(found)))
     plain, contender = made.plain.on("test"), made.contender.on("test")
-    comparison = Comparison("test set", _answers(plain, "before"), _answers(contender, "after"))
+    comparison = Comparison("test set", _answers(plain, "before"), _answers(contender, "after"), made.contender.name)
     output.write_json("answers.json", [asdict(comparison)])
     return folder
 

@@ -42,7 +42,8 @@ def doctor(config: Path | None, as_json: bool) -> int:
     found = list(findings(config))
     widest, lines = max(len(finding.check) for finding in found), list[str]()
     for finding in found:
-        lines.append(f"{'ok   ' if finding.ok else 'WRONG'}  {finding.check.ljust(widest)}  {finding.message}")
+        mark = "note " if finding.note else "ok   " if finding.ok else "WRONG"
+        lines.append(f"{mark}  {finding.check.ljust(widest)}  {finding.message}")
         lines += [f"       {' ' * widest}  hint: {finding.hint}"] if finding.hint else []
     options.print_found(as_json, [{**dataclasses.asdict(one), "ok": one.ok} for one in found], lines)
     return console.DONE if all(finding.ok for finding in found) else console.WRONG
@@ -50,7 +51,7 @@ def doctor(config: Path | None, as_json: bool) -> int:
 
 def findings(config: Path | None) -> Iterator[Finding]:
     """All findings.  Wrong settings end the checks, and without a broker the workers are not checked."""
-    from orchestrator.evolve.questions import check_judge, choose_examples, doubtful_data
+    from orchestrator.evolve.questions import check_judge, choose_examples, doubtful_data, judge_of
     from orchestrator.farm.checks import Finding, check_disk, check_gpus_here, check_template, weight_bytes
     from orchestrator.settings import SettingsError
     from orchestrator.settings.kconfig import load_settings
@@ -60,14 +61,16 @@ def findings(config: Path | None) -> Iterator[Finding]:
         try:
             settings = load_settings(config)
         except SettingsError as error:
-            yield from (Finding("settings", problem, f"edit {config}") for problem in error.problems)
+            hint = f"edit {config}" if config.exists() else "name another file"
+            yield from (Finding("settings", problem, hint) for problem in error.problems)
             return
         yield Finding("settings", str(config))
         try:
             examples = choose_examples(settings)
             check_judge(settings, examples)
             yield Finding("questions", ", ".join(f"{len(rows)} {which}" for which, rows in examples.items()))
-            yield from (Finding("questions", line) for line in doubtful_data(examples))
+            yield from (Finding("questions", line, note=True) for line in doubtful_data(examples, settings.margin))
+            yield Finding("judge", judge_of(settings))
         except SettingsError as error:
             hint = f"edit {config}, or the data that it names"
             yield from (Finding("questions", problem, hint) for problem in error.problems)

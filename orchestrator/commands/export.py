@@ -68,7 +68,8 @@ def export(run: Path, to: str, system: str, node: str, output: Path | None) -> i
     if not steering.is_shown:
         shown = f"it is not shown that {chosen.name} loses less than the margin of correct answers"
         print(f"warning: {shown}", file=sys.stderr)
-    print(f"{file}\n\n  {target.command_for(file)}\n\n{steering.said}\n\n{target.request_text(steering, file.stem)}")
+    command, request = target.command_for(file, steering.asked["model"]), target.request_text(steering, file.stem)
+    print(f"{file}\n\n  {command}\n\n{steering.said}\n\n{request}")
     if file.suffix == ".py":
         print(f"\nmore: python {shlex.quote(str(file))}")
     return console.DONE

@@ -68,7 +68,7 @@ STATUSES = "exit status: 0 done; 1 the arguments or the settings are wrong; 2 th
 
 def _add(action: str, about: str) -> None:
     @farm.command(action, help=about, epilog=STATUSES)
-    @options.settings_options(Path("configs/embedded.config"))
+    @options.settings_options(None)
     @options.json_option
     def form(**given: Any) -> int:
         return _up_or_down(action, **given)
@@ -78,10 +78,10 @@ for _action, _about in UP_AND_DOWN.items():
     _add(_action, _about)
 
 
-def _up_or_down(action: str, config: Path, overrides: Sequence[str], output: str | None, as_json: bool) -> int:
-    from orchestrator.farm.connection import control, farm_spec
+def _up_or_down(action: str, config: Path | None, overrides: Sequence[str], output: str | None, as_json: bool) -> int:
+    from orchestrator.farm.connection import control, farm_spec, usual_config
 
-    settings = options.load_given(config, overrides, output)
+    settings = options.load_given(config or usual_config(), overrides, output)
     raise_on_signals()
     try:
         if action == "up":

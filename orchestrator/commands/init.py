@@ -21,7 +21,7 @@ import click
 
 from orchestrator import console
 from orchestrator.commands import options
-from orchestrator.settings.kconfig import load_settings, write_config
+from orchestrator.settings.kconfig import default_values, load_settings, write_config
 from orchestrator.settings.options import EMBEDDED, Settings, parse_prices, server_address
 from tasks.common.text import escape_control
 from tasks.judging.graders import RULE_JUDGES, THREE_STAGES, UserFunction, UserFunctionError, unfit
@@ -202,7 +202,7 @@ def read_data(text: str, sizes: Mapping[ExampleSet, int]) -> Answer:
         chosen[which] = [there[row] for row in rows]
         options[which.upper()] = f"{split}[{rows[0]}:{rows[-1] + 1}]"
         about.append(f"{len(rows)} for {which}")
-    lines = [", ".join(about), *doubtful_data(chosen)]
+    lines = [", ".join(about), *doubtful_data(chosen, float(default_values()["MARGIN"]))]
     return Answer(options, "\n   ".join(lines), [example for rows in chosen.values() for example in rows])
 
 
@@ -301,5 +301,7 @@ def read_budget(text: str, judge: Mapping[str, str]) -> Answer:
         raise ValueError("nothing costs money with this judge: name evaluations")
     if dollars and not judge["OPENAI_PRICES"]:
         raise ValueError("the prices of the judge's model are not known: name them behind it, or evaluations here")
-    about = f"{generations} generations of {POPULATION} candidates" + (f"; it parks at ${dollars}" if dollars else "")
+    about = f"{console.format_count(generations, 'generations')} of {POPULATION} candidates" + (
+        f"; it parks at ${dollars}" if dollars else ""
+    )
     return Answer({"NGEN": str(generations), "BUDGET_USD": dollars or "0"}, about)

@@ -113,7 +113,7 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
         finally:
             pool.shutdown(cancel_futures=True)
             judged = ", ".join(f"{n} {word}" for word, n in counts.items())
-            print(f"{counts.total()} rows: {judged or 'nothing was judged'}", file=sys.stderr)
+            print(f"{console.format_count(counts.total(), 'rows')}: {judged or 'nothing was judged'}", file=sys.stderr)
             if endpoint is not None and limits is not None:
                 spent, dollars = limits.spending, limits.spending.spent if is_priced(endpoint) else None
                 cost = format_cost(dollars, endpoint.budget_usd, spent.unconfirmed)

@@ -121,7 +121,7 @@ set_option = click.option(
 farm_option = click.option(
     "--config", type=path_option, metavar="FILE",
     help="a .config that names the farm (default: the farm of WHETSTONE_REDIS_URL, else that of `docker compose up` in "
-    "this folder, else that of configs/embedded.config)",
+    "this folder, else that of .config, else that of configs/embedded.config)",
 )  # fmt: skip
 plain_option = click.option("--plain", is_flag=True, help="print plain lines, also in a terminal")
 retry_wait_option = click.option(
@@ -139,10 +139,10 @@ def decorate(made: Sequence[Any]) -> Decorator:
     return decorated
 
 
-def settings_options(config: Path = DEFAULT_CONFIG) -> Decorator:
-    other = "; if there is none, and a farm of `docker compose up` runs in this folder, ops/compose.config"
-    default = f"{config}{other if config == DEFAULT_CONFIG else ''}"
-    text = f"the settings file (default: {default})"
+def settings_options(config: Path | None = DEFAULT_CONFIG) -> Decorator:
+    compose = "and a farm of `docker compose up` runs in this folder, ops/compose.config"
+    other = compose if config else "configs/embedded.config"
+    text = f"the settings file (default: {DEFAULT_CONFIG}; if there is none, {other})"
     return decorate([
         click.option("--config", type=path_option, default=config, metavar="FILE", help=text),
         set_option,

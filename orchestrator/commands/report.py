@@ -189,13 +189,17 @@ MEASURED = ("n", "mean_tokens", "right", "whole", "correct")
 def _compared(run: RunResults) -> dict[str, object]:
     """What must be the same in runs whose systems are compared, by its name."""
     questions = run.question_hashes.get("validation") or {}
-    return {"set of validation questions": questions, **{name: run.values[name] for name in COMPARED}}
+    return {
+        "set of validation questions": questions,
+        **{f"CONFIG_{name.upper()}": run.values[name] for name in COMPARED},
+    }
 
 
 def _answer_lines(comparison: Comparison, only: str) -> Iterator[str]:
     pairs = list(comparison.pairs())
     shown = [pair for pair in pairs if only == "all" or only in _changes(*pair)]
-    yield f"{comparison.name}: {len(pairs)} questions, {len(shown)} shown ({only})"
+    system = f"after: {comparison.system}; " if comparison.system else ""
+    yield f"{comparison.name}: {system}{len(pairs)} questions, {len(shown)} shown ({only})"
     for before, after in shown:
         yield ""
         yield f"== {before.example}: {', '.join(_changes(before, after)) or 'the same'}"

@@ -167,4 +167,6 @@ class Closing:
         both = (book.plain, book.contender)
         sets = [which for which in reversed(LAST_FIRST) if all(getattr(one, which) is not None for one in both)]
         answers = self.measurer.answers("final", [one.candidate(which) for which in sets for one in both])
-        return tuple(Comparison(f"{which} set", *answers[2 * i : 2 * i + 2]) for i, which in enumerate(sets))
+        pairs = zip(sets, answers[::2], answers[1::2], strict=True)
+        name = book.contender.name
+        return tuple(Comparison(f"{which} set", before, after, name) for which, before, after in pairs)

@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 
 from orchestrator.farm.work import Scheduler
+from orchestrator.report.format import format_points, provider_at
+from orchestrator.report.statistics import least_questions
 from orchestrator.runs.folder import OutputFolder, find_json
 from orchestrator.runs.jobs import LongPrompts, find_long_prompts
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import parse_selection
 from orchestrator.settings.options import Settings
-from tasks.judging.graders import UserFunction, UserFunctionError, is_function, unfit
+from orchestrator.settings.run import by_rules, endpoint_of
+from tasks.judging.graders import UserFunction, UserFunctionError, is_function, needs_model, title_of, unfit
 from tasks.plan import EXAMPLE_SETS
 from tasks.questions import SplitExample, in_split, parse_columns, read_questions
 from tasks.records import Example
@@ -86,11 +89,12 @@ NO_GOLDS = frozenset(("nan", "null", "<na>", "#n/a"))
 """How tables write that there is no value."""
 
 
-def doubtful_data(examples: Mapping[str, Sequence[Example]]) -> list[str]:
+def doubtful_data(examples: Mapping[str, Sequence[Example]], margin: float) -> list[str]:
     """What is no error, and yet to be known before anything is measured.
 
-    A line for all golds that look like a missing value; and one for each set that has questions, with their contexts,
-    which are in a set before it under other ids: such a set no longer consists of unseen questions.
+    A line for all golds that look like a missing value; one for each set that has questions, with their contexts,
+    which are in a set before it under other ids: such a set no longer consists of unseen questions; and one for a
+    validation set that is too small for any system to pass.
     """
     empty = [row.id for rows in examples.values() for row in rows if row.gold.strip().lower() in NO_GOLDS]
     lines = [f"golds that look like a missing value, such as 'nan': {_listed(empty)}"] if empty else []
@@ -100,12 +104,26 @@ def doubtful_data(examples: Mapping[str, Sequence[Example]]) -> list[str]:
         ids = [row.id for row, text in zip(examples[which], texts[which], strict=True) if text in shared]
         share = f"{count} of {len(texts[which])} questions ({count / len(texts[which]):.0%}) of the {which} set"
         lines.append(f"{share} are in the {other} set as well, under another id: {_listed(ids)}")
+    asked = len(examples.get("validation") or ())
+    if asked and asked < (least := least_questions(margin)):
+        lines.append(
+            f"{asked} validation questions cannot exclude a loss of {format_points(margin)} of correct answers, so "
+            f"nothing can pass: at least {least} are needed, and more where answers change"
+        )
     return lines
 
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
     return ", ".join(names[:MOST_LISTED]) + more
+
+
+def judge_of(settings: Settings) -> str:
+    """Who judges, in words."""
+    if not needs_model(settings.judge):
+        return title_of(settings.judge)
+    rules, external = by_rules(settings), not settings.is_embedded
+    return provider_at(settings.judge_model, endpoint_of(settings), rules=rules, external=external)
 
 
 def check_judge(settings: Settings, examples: Mapping[str, Sequence[Example]]) -> None:

@@ -12,13 +12,12 @@ from orchestrator.evolve.records import History
 from orchestrator.evolve.resume import read_changes
 from orchestrator.evolve.systems import PLAIN, Book, System
 from orchestrator.export.targets import SYSTEM_FILE, TARGETS, files_beside, read_steering, system_text
-from orchestrator.farm.connection import embedded_model
 from orchestrator.report.conclusion import report_of
 from orchestrator.report.format import format_cost, format_duration, format_evaluations
 from orchestrator.report.model import ReportFile, final_report, front_file
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.settings.options import EMBEDDED, Settings
+from orchestrator.settings.options import Settings
 from orchestrator.settings.run import endpoint_of
 from tasks.cpu.plots import COMPARISON_PLOTS, EVOLUTION_PLOTS
 from tasks.openai.endpoint import is_priced, join_providers
@@ -75,8 +74,7 @@ def write_deploy(output: OutputFolder, run_id: str, settings: Settings, winner: 
     if winner.deltas:
         output.write(f"{DEPLOY}/{PROCESSOR_FILE}", TARGETS["sglang"].render(steering, "processor"))
     about = STEERS if winner.deltas else NO_STEERING
-    model = embedded_model() if settings.target_model == EMBEDDED else settings.target_model
-    text = README.format(name=winner.name, model=model, run=run_id, steers=about)
+    text = README.format(name=winner.name, model=steering.asked["model"], run=run_id, steers=about)
     output.write(f"{DEPLOY}/README.md", text)
 
 

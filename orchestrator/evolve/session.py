@@ -45,7 +45,6 @@ from orchestrator.settings.kconfig import write_config
 from orchestrator.settings.options import Settings
 from orchestrator.settings.run import by_rules, endpoint_of, make_run, needs_endpoint, relative_objective, stage_limit_s
 from tasks.cpu.plots import COMPARISON_PLOTS
-from tasks.judging.graders import needs_model, title_of
 from tasks.openai.endpoint import is_priced
 from tasks.plan import STEMS, Evaluations, Plan, plan_name
 from tasks.records import Failure
@@ -109,7 +108,7 @@ def _run(
     retry_wait_s: float,
 ) -> str:
     """The closing report; what it raises is how the session ended."""
-    for line in (_announcement(settings), *questions.doubtful_data(examples)):
+    for line in (_announcement(settings), *questions.doubtful_data(examples, settings.margin)):
         view.notify(line)
     book = read_book(output)
     state = load_state(output, make_search(settings, book)) if book.arms else RunState()
@@ -137,14 +136,11 @@ def _run(
 def _announcement(settings: Settings) -> str:
     """Who reflects and judges, and what it may cost at most."""
     endpoint, rules, external = endpoint_of(settings), by_rules(settings), not settings.is_embedded
-    judged = title_of(settings.judge)
-    if needs_model(settings.judge):
-        judged = provider_at(settings.judge_model, endpoint, rules=rules, external=external)
     reflected = f"none, {settings.optimiser} searches without one"
     if settings.needs_reflector:
         reflected = provider_at(settings.reflector_model, endpoint, rules=rules, external=external)
     cost = highest_cost(endpoint, rules=rules, external=external) if needs_endpoint(settings) else "free"
-    return announce(reflected, judged, cost)
+    return announce(reflected, questions.judge_of(settings), cost)
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,17 @@ import shlex
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.evolve.resume import MODEL, read_model
 from orchestrator.evolve.systems import System
 from orchestrator.export.engines import LLAMA_CPP, TRANSFORMERS, VLLM
+from orchestrator.farm.connection import embedded_model
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError
+from orchestrator.settings.options import EMBEDDED
 from tasks.common.text import fill
 from tasks.gpu import model_files
 from tasks.gpu.model_files import reference
@@ -92,8 +95,9 @@ def read_steering(folder: Path, system: str = "", node: str = "") -> ExportedSte
     except FileNotFoundError:
         raise OutputError(f"{folder} has no {MODEL}: its run has asked no server yet") from None
     values = results.values
-    asked = {name: values[f"target_{name}"] for name in ("model", "temperature")}
-    asked |= {
+    asked = {
+        "model": str(embedded_model()) if values["target_model"] == EMBEDDED else values["target_model"],
+        "temperature": values["target_temperature"],
         "template": values["target_prompt_template"],
         "max_tokens": results.book.cap or values["target_max_new_tokens"],
     }
@@ -114,10 +118,16 @@ def _chosen(results: RunResults, system: str, node: str) -> System:
         for one in results.book.systems:
             if one.name == name:
                 return one
-        raise OutputError(f"{results.folder} has no system {name!a}; systems.json has the names")
+        near = get_close_matches(name, [one.name for one in results.book.systems], n=1)
+        meant = f"; did you mean {near[0]!a}?" if near else ""
+        raise OutputError(f"{results.folder} has no system {name!a}; systems.json has the names{meant}")
     found = [one for one in results.individuals if node in ("", one.node)]
     if not found:
-        problem = f"no individual {node!a}; individuals.jsonl has the names" if node else "no individual yet"
+        problem = (
+            f"no individual {node!a}; individuals.jsonl has the names"
+            if node
+            else "no individual yet, since it is not finished"
+        )
         raise OutputError(f"{results.folder} has {problem}")
     best = max(found, key=lambda one: one.fitness)
     return best.system(next(arm for arm in results.book.arms if arm.name == best.arm))
@@ -169,7 +179,7 @@ def _npy(values: NDArray[np.generic]) -> bytes:
 
 @dataclass(frozen=True)
 class ExportTarget:
-    """An engine: the command that uses its file, with {folder}, {module} and {file} of that; the parts of a processor.
+    """An engine: the command that uses its file, with {folder}, {module}, {file} and {model}; the parts of a processor.
 
     usage: one complete request; `request_text` fills it.  An engine without a processor takes `system.json` and the
     files beside it.
@@ -195,6 +205,7 @@ class ExportTarget:
             max_tokens=request["max_tokens"],
             temperature=heat,
             module=module,
+            model=ascii(request["model"]),
         )
 
     def render(self, one: ExportedSteering, module: str) -> str:
@@ -213,13 +224,13 @@ class ExportTarget:
         if self.parts and (file.suffix != ".py" or not file.stem.isidentifier()):
             raise OutputError(f"--output: {file} must be named as a Python module, such as {self.file_name}")
 
-    def command_for(self, file: Path) -> str:
+    def command_for(self, file: Path, model: str) -> str:
         whole = file.resolve()
-        places = {"folder": shlex.quote(str(whole.parent)), "module": file.stem, "file": shlex.quote(str(whole))}
-        return self.command.format(**places)
+        folder, path, model = (shlex.quote(str(one)) for one in (whole.parent, whole, model))
+        return self.command.format(folder=folder, module=file.stem, file=path, model=model)
 
 
-SERVER = "python -m sglang.launch_server --model-path MODEL --host 127.0.0.1"
+SERVER = "python -m sglang.launch_server --model-path {model} --host 127.0.0.1"
 CURL = """\
 curl http://127.0.0.1:{port}/v1/chat/completions -H 'Content-Type: application/json' -d @- <<'END'
 {{body}}
@@ -228,8 +239,8 @@ TRANSFORMERS_PROGRAM = """\
 from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessorList
 from {module} import DeltaProcessor, check_model
 
-check_model("MODEL")
-tokenizer, model = AutoTokenizer.from_pretrained("MODEL"), AutoModelForCausalLM.from_pretrained("MODEL")
+check_model({model})
+tokenizer, model = AutoTokenizer.from_pretrained({model}), AutoModelForCausalLM.from_pretrained({model})
 messages = {messages}
 prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True, return_tensors="pt")
 steering = LogitsProcessorList([DeltaProcessor()])
@@ -252,7 +263,9 @@ TARGETS: Mapping[str, ExportTarget] = {
         SGLANG,
     ),
     "vllm": ExportTarget(
-        "PYTHONPATH={folder} vllm serve MODEL --logits-processors {module}:DeltaProcessor", CURL.format(port=8000), VLLM
+        "PYTHONPATH={folder} vllm serve {model} --logits-processors {module}:DeltaProcessor",
+        CURL.format(port=8000),
+        VLLM,
     ),
     "transformers": ExportTarget(PROGRAM, TRANSFORMERS_PROGRAM, TRANSFORMERS),
     "llama-cpp": ExportTarget(PROGRAM, LLAMA_PROGRAM, LLAMA_CPP),

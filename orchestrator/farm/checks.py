@@ -43,11 +43,14 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was checked and what was found; where that is not good, a hint how to correct it."""
+    """One line: what was checked and what was found; where that is not good, a hint how to correct it.  A note is
+    neither right nor wrong.
+    """
 
     check: str
     message: str
     hint: str = ""
+    note: bool = False
 
     @property
     def ok(self) -> bool:

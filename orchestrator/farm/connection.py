@@ -258,11 +258,15 @@ def found_address() -> str | None:
 
 def named_address(config: Path | None) -> str:
     """The farm of a .config; without one that of WHETSTONE_REDIS_URL, or else the one that is up in this folder: of
-    containers, or the embedded one.
+    containers, of the .config here, or the embedded one.
     """
     if config is None and (address := found_address()):
         return address
-    return address_of(load_settings(config or DEFAULT_CONFIG))
+    return address_of(load_settings(config or usual_config()))
+
+
+def usual_config() -> Path:
+    return own if (own := Path(".config")).exists() else DEFAULT_CONFIG
 
 
 SECRETS = Path("secrets")

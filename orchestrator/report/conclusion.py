@@ -72,16 +72,16 @@ def report_of(run: str, book: Book, goal: Goal, margin: float, seed: int, *, who
         cap=book.cap,
         winner=book.winner,
         systems=reported_systems(book, seed, whole=whole),
-        conclusion=conclude(book, margin, seed, whole=whole),
+        conclusion=conclude(book, margin, seed, goal, whole=whole),
         test_uses=book.test_uses,
     )
 
 
-def conclude(book: Book, margin: float, seed: int, *, whole: bool = True) -> Conclusion:
+def conclude(book: Book, margin: float, seed: int, goal: Goal = "shortest", *, whole: bool = True) -> Conclusion:
     """`margin`: the share of correct answers whose loss counts as none; not `whole`: all answers count as whole."""
     winner, rivals = book.system(book.winner), rivals_of(book)
     which = last_common(book.plain, winner) or "training"  # the set of the winner's figures
-    outcome, first, last = _nothing_shown(book) if winner.name == PLAIN else _won(book, winner, which, rivals)
+    outcome, first, last = _nothing_shown(book, goal) if winner.name == PLAIN else _won(book, winner, which, rivals)
     paired = pair(book.plain.on(which), winner.on(which), margin, seed)
     notes = _notes(book, winner, which, paired, whole=whole)
     return Conclusion(
@@ -150,28 +150,30 @@ def _gain(book: Book, winner: System, which: SetName) -> str:
     )
 
 
-def _nothing_shown(book: Book) -> tuple[Outcome, str, str]:
-    contender = book.contender
+def _nothing_shown(book: Book, goal: Goal) -> tuple[Outcome, str, str]:
+    contender, advice = book.contender, ": more training questions or other prompts may find something"
     if contender.name == PLAIN:
         shown = "no other system was worth a test against it."
-        advice = ": more training questions or other prompts may find something"
     elif not book.tests or contender.validation is None:
         shown = f"there are no validation questions that could show what {_name(contender)} loses."
         advice = ": give validation questions"
     else:
         change, test = book.tests[0].change, book.tests[0].result
         before, after = book.plain.on("validation").mean_tokens, contender.validation.mean_tokens
-        shown = (
-            f"on {change.count} validation questions nothing is shown to lose less than {format_points(test.margin)} "
-            f"of correct answers; the most promising system is {_name(contender)} ({before:.1f} -> {after:.1f} tokens, "
-            f"{change.before} -> {change.after} correct), of which a loss of up to {format_points(-test.bound)} is not "
-            "excluded."
-        )
-        needed = questions_to_show(book.tests[0])
-        advice = ", and more questions alone would not show what was observed"
-        if needed is not None:
+        first = f"the most promising system is {_name(contender)} ({before:.1f} -> {after:.1f} tokens, "
+        first += f"{change.before} -> {change.after} correct)"
+        if goal == "shortest" and after >= before:
+            shown = f"nothing tested was shorter: {first} on {change.count} validation questions."
+        else:
+            shown = (
+                f"on {change.count} validation questions nothing is shown to lose less than "
+                f"{format_points(test.margin)} of correct answers; {first}, of which a loss of up to "
+                f"{format_points(-test.bound)} is not excluded."
+            )
+            needed = questions_to_show(book.tests[0])
             # Those that have been asked would count twice: the 95 % hold for questions that have tested nothing.
-            advice = f": ask {needed:,} new validation questions"
+            more = "and more questions alone would not show what was observed"
+            advice = f", {more}" if needed is None else f": ask {needed:,} new validation questions"
     return "nothing_shown", f"The plain model stays: {shown}", f"Nothing is safe yet{advice}."
 
 

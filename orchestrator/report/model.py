@@ -204,7 +204,7 @@ def final_report(
     parts = [
         wrap(first, WIDTH),
         [line for sentence in others for line in _item(sentence)],
-        _answers(comparisons),
+        _answers(comparisons, report.winner),
         systems_table(report),
         *([title, *(f"  {line}" for line in format_table(rows))] for title, rows in tables.items()),
         wrap(last, WIDTH),
@@ -218,14 +218,15 @@ def _item(sentence: str) -> list[str]:
     return [f"- {head}", *(f"  {line}" for line in rest)]
 
 
-def _answers(comparisons: Sequence[Comparison]) -> list[str]:
+def _answers(comparisons: Sequence[Comparison], winner: str) -> list[str]:
     """Three validation questions: those in the middle of each third, by the tokens that were saved."""
     found = next((one for one in comparisons if one.name == "validation set"), None)
     if found is None:
         return []
     pairs = sorted(found.pairs(), key=lambda pair: pair[1].tokens - pair[0].tokens)
     chosen = dict.fromkeys((2 * part + 1) * len(pairs) // (2 * SHOWN) for part in range(SHOWN))
-    lines = ["Answers before and after: three validation questions, of which many, some and few tokens were saved"]
+    who = f' "{found.system}", which did not pass' if found.system not in ("", winner) else ""
+    lines = wrap(f"Answers before and after{who}: three validation questions, by the change in tokens", WIDTH)
     for before, after in (pairs[index] for index in chosen):
         lines.append(f"  {truncate(escape_control(before.question), WIDTH - 2)}")
         lines += [*_answer("before", before), *_answer("after", after)]

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -76,11 +77,12 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Answers to one set of examples `before` and `after` steering. `name` is, for example, "training set"."""
+    """Answers to one set of examples `before` and `after` steering, by `system`; `name` is as in "training set"."""
 
     name: str
     before: tuple[JudgedAnswer, ...]
     after: tuple[JudgedAnswer, ...]
+    system: str = ""
 
     def pairs(self) -> Iterator[tuple[JudgedAnswer, JudgedAnswer]]:
         """The two answers to each example, in the order of `before`."""
@@ -235,6 +237,11 @@ def questions_needed(loss: float, discordant: float) -> int:
     z, power, changing = _NORMAL.inv_cdf(LEVEL), _NORMAL.inv_cdf(POWER), max(discordant, loss)
     spread = z * math.sqrt(changing) + power * math.sqrt(max(0.0, changing - loss * loss))
     return math.ceil(max((spread / loss) ** 2, LEAST_CHANGES / loss))
+
+
+def least_questions(margin: float) -> int:
+    """How many questions exclude a loss of `margin` where no answer changes sides: with fewer no system can pass."""
+    return next(n for n in count(1) if lower_bound(n, 0, 0, _NORMAL.inv_cdf(LEVEL)) > -margin)
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,9 @@ def load_settings(
         del typed[name]
         problems.pop(PREFIX + name, None)
     values, wrong = read_values({name: text for name, text in typed.items() if PREFIX + name not in problems})
-    problems |= {PREFIX + name: reason for name, reason in (wrong | _out_of_range(values)).items()}
+    given = assigned | overridden
+    for name, reason in (wrong | _out_of_range(values)).items():
+        problems[PREFIX + name] = reason if name in given else "is not set"
     for check in CHECKS:
         with suppress(KeyError):  # an option that it needs is wrong itself
             for name, problem in check(values):
@@ -185,9 +187,8 @@ def _unquoted(name: str, written: str | None) -> str:
             raise ValueError(f"{quote(written)} is neither a whole number nor y or n")
         return written
     if (match := _QUOTED.fullmatch(written)) is None:
-        raise ValueError(
-            f'{quote(written)} must be in double quotes, as in {PREFIX}{name}="...", with \\\\ for each backslash'
-        )
+        escaped = ", with \\\\ for each backslash" if "\\" in written else ""
+        raise ValueError(f'{quote(written)} must be in double quotes, as in {PREFIX}{name}="..."{escaped}')
     return str(kconfiglib.unescape(match[1]))
 
 

@@ -97,6 +97,8 @@ $body''')
 _CHECK_MODEL = '''\
 def check_model(model):
     """Raises: ValueError when a model (a folder, or a Hugging Face id) is known to be another one than MODEL."""
+    if not model_files(model):
+        print(f"{model!r} cannot be checked: no folder, and no model in the cache of Hugging Face", file=sys.stderr)
     check_same_model(model, MODEL)'''
 
 

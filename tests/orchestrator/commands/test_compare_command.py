@@ -98,7 +98,7 @@ def test_the_best_of_runs_on_the_same_questions_is_named_without_a_guarantee(
     changed = "".join(f"CONFIG_{name}={value}\n" for name, value in others.items())
     (one / "config").write_text(f"CONFIG_NGEN=3\n{changed}")
     status, said = run(capsys, "best", one, two)
-    assert status == 1 and all(f"another {name.lower()} " in said for name in others)
+    assert status == 1 and all(f"another CONFIG_{name} " in said for name in others)
     (one / "config").write_text(config)
     (one / "questions.json").write_text('{"validation": {"q0": "another"}}')
     (three / "answers.json").unlink()
@@ -112,7 +112,8 @@ def test_answers_are_shown_by_what_has_become_of_them(tmp_path: Path, capsys: py
     for only, count in (("all", 100), ("changed", 100), ("lost", 3), ("gained", 0)):
         status, said = run(capsys, "compare", folder, "--answers", only)
         assert status == 0 and "\x1b" not in said and said.count("question  ") == count
-    assert "wrong, cut" in run(capsys, "compare", folder, "--answers", "all")[1]
+    said = run(capsys, "compare", folder, "--answers", "all")[1]
+    assert "wrong, cut" in said and said.startswith(f"test set: after: {EVOLVED}; 100 questions")
     assert json.loads(run(capsys, "compare", folder, "--answers", "all", "--json")[1]) == [answers]
     (folder / "answers.json").unlink()
     assert run(capsys, "compare", folder, "--answers", "all")[0] == 1

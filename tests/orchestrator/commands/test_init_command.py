@@ -168,6 +168,11 @@ def test_golds_without_a_value_and_questions_of_two_sets_are_named(place: Path, 
     status, said = run(capsys, "init", *GIVEN[:2], "--data", path, *GIVEN[4:])
     assert status == 0 and "\x1b" not in said
     assert ": \\x1b[2J3\n" in said and "1 of 12 questions (8%) of the validation set" in said
+    # and by the doctor, beside the judge, as what is neither right nor wrong
+    status, told = run(capsys, "doctor")
+    notes = [line for line in told.splitlines() if line.startswith("note ")]
+    assert status == 0 and len(notes) > 2 and "at least 88 are needed" in notes[-1] and "at least 88" in said
+    assert "\nok     judge  " in told
     # And rows that cannot be read are named as well
     path.write_text('{"question": "a"\n{"question": "b"\n')
     with pytest.raises(ValueError, match=r"(?s)line 1: invalid JSON.*line 2: invalid JSON"):

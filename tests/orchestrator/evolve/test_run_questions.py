@@ -19,6 +19,7 @@ from orchestrator.evolve.questions import (
     doubtful_data,
     keep_questions,
 )
+from orchestrator.report.statistics import correctness_change, non_inferiority
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.jobs import LongPrompts
 from orchestrator.settings import SettingsError
@@ -109,14 +110,25 @@ def test_a_question_that_two_sets_have_under_other_ids_is_reported(settle: Settl
 """
     examples = choose_examples(settle(content, training="train", validation="validation", test="test"))
     # when and then
-    assert [line.partition(" are in")[0] for line in doubtful_data(examples)] == [
+    assert [line.partition(" are in")[0] for line in doubtful_data(examples, 0.9)] == [
         "1 of 2 questions (50%) of the validation set", "2 of 2 questions (100%) of the test set",
     ]  # fmt: skip
-    assert doubtful_data({**examples, "test": [], "validation": []}) == []
+    assert doubtful_data({**examples, "test": [], "validation": []}, 0.03) == []
     # and golds that look like none are named
     row = examples["training"][0]
-    [line] = doubtful_data({"training": [dataclasses.replace(row, gold="NaN"), dataclasses.replace(row, id="x")]})
+    [line] = doubtful_data({"training": [dataclasses.replace(row, gold="NaN"), dataclasses.replace(row, id="x")]}, 0.9)
     assert line.endswith(f": {row.id}")
+
+
+@pytest.mark.parametrize(("asked", "margin"), [(88, 0.03), (52, 0.05)])
+def test_a_validation_set_with_which_nothing_can_pass_is_reported(asked: int, margin: float) -> None:
+    # given so many questions that a system passes where no answer changes sides, and one fewer
+    for count in (asked, asked - 1):
+        verdicts = [True] * count
+        can_pass = non_inferiority(correctness_change(verdicts, verdicts), margin).is_shown
+        rows = [Example(str(number), f"{number}?", "", "1") for number in range(count)]
+        lines = doubtful_data({"training": [], "validation": rows}, margin)
+        assert can_pass == (count == asked) == (not lines) and all(f"at least {asked} " in line for line in lines)
 
 
 @pytest.mark.parametrize("change", [{"question": "another?"}, {"gold": "not so"}, {"context": "other pages"}])

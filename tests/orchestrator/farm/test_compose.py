@@ -62,6 +62,8 @@ def test_a_farm_that_is_up_is_found_with_its_password_unless_another_is_named(
     with reach(address) as found, found.app as app, app.connection_for_write() as broker:
         assert broker.default_channel.client.ping() and app.backend.client.ping()  # type: ignore[attr-defined]
     assert external_address("") == found_address() == named_address(None) == address
+    (clone / ".config").write_text('CONFIG_FARM="redis://own/0"')
+    assert named_address(None) == address
     assert redacted(address) == f"unix://{clone.resolve()}/{SOCKET}?db=0&password=***"
     assert external_address("redis://configured/0") == "redis://configured/0"
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "redis://elsewhere/0")

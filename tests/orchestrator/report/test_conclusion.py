@@ -137,6 +137,14 @@ def test_where_nothing_passed_the_most_promising_is_named_and_how_many_questions
     lossy = replace(searched, validation=measured(0.4, lost=20))
     assert "would not show" in outcome(book(lossy, winner=PLAIN, passed=()))[2]
     assert outcome(replace(made, order=()))[0] == "nothing_shown"
+    # and where it is not even shorter, the goal is not reached however many are asked
+    longer = book(replace(searched, validation=measured(1.1, lost=3)), winner=PLAIN, passed=())
+    _, first, last = outcome(longer)
+    assert (
+        f'nothing tested was shorter: the most promising system is "{EVOLVED}"' in first
+        and "questions" not in last[:40]
+    )
+    assert "new validation questions" in conclude(longer, MARGIN, 7, "most_right").sentences[-1] and "new" not in last
 
 
 def test_loops_are_counted_and_the_search_is_compared_with_random_vectors() -> None:

@@ -34,7 +34,8 @@ def answers(tokens: list[int], text: str) -> tuple[JudgedAnswer, ...]:
 
 
 def text_of(made: Book) -> str:
-    comparison = Comparison("validation set", answers([100, 80, 60, 40], "long"), answers([50, 40, 30, 20], "short"))
+    before, after = answers([100, 80, 60, 40], "long"), answers([50, 40, 30, 20], "short")
+    comparison = Comparison("validation set", before, after, EVOLVED)
     return final_report(report(made), (comparison,), {"Run a": [("cost", "$0.0123 of $1.50")]})
 
 
@@ -47,6 +48,9 @@ def test_the_first_line_is_what_was_shown_and_the_last_what_to_do() -> None:
     assert "\x1b" not in text and "\\x1b[31mquestion 0" in text
     assert text.count("- before, ") == text.count("- after, ") == 3 and "right, cut" in text
     assert "  cost  $0.0123 of $1.50" in text
+    # and an answer after a system that is no winner names the system
+    assert f'before and after "{EVOLVED}", which did not pass' in text_of(book(winner=PLAIN, passed=()))
+    assert "did not pass" not in text.partition("Answers before")[2].partition("\n")[0]
 
 
 def test_the_table_has_the_winner_and_plain_first_and_twelve_rows_of_many() -> None:
