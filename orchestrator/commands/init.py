@@ -64,6 +64,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "choices": ("choices", "options"),
 }
 """By which names a column is found, the likelier first; upper and lower case do not matter."""
+NO_CONTEXT = {"TARGET_SYSTEM_PROMPT": "Answer the question.", "TARGET_PROMPT_TEMPLATE": "{context}{query}"}
 SPLITS: Mapping[ExampleSet, Sequence[str]] = {
     "training": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",),
 }  # fmt: skip
@@ -194,6 +195,8 @@ def read_data(text: str, sizes: Mapping[ExampleSet, int]) -> Answer:
     if len(questions) < LEAST_QUESTIONS:
         raise ValueError(f"{path} has {len(questions)} questions; at least {LEAST_QUESTIONS} are needed")
     options = {"DATA_PATH": str(path), "DATA_COLUMNS": shlex.join(f"{which}={name}" for which, name in columns.items())}
+    if columns and not columns["context"]:
+        options |= NO_CONTEXT
     chosen: dict[str, list[Example]] = {}
     about = [f"{len(questions)} questions"]
     for which, (split, all_rows) in _sets(questions).items():

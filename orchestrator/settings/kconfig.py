@@ -83,9 +83,8 @@ def load_settings(
         del typed[name]
         problems.pop(PREFIX + name, None)
     values, wrong = read_values({name: text for name, text in typed.items() if PREFIX + name not in problems})
-    given = assigned | overridden
     for name, reason in (wrong | _out_of_range(values)).items():
-        problems[PREFIX + name] = reason if name in given else "is not set"
+        problems[PREFIX + name] = "is not set" if typed[name] == default_values()[name] in ("", "-1") else reason
     for check in CHECKS:
         with suppress(KeyError):  # an option that it needs is wrong itself
             for name, problem in check(values):

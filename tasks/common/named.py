@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -187,7 +188,9 @@ def main() -> None:
         try:
             reply = ["", _plain(function(*json.loads(line)))]
         except BaseException as error:  # sys.exit, GeneratorExit
-            reply = [f"{type(error).__name__}: {first_line(error)}", None]
+            frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
+            where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+            reply = [f"{type(error).__name__}: {first_line(error)}{where}", None]
     os._exit(0)  # whatever threads it has left
 
 

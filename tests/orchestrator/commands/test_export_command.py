@@ -15,6 +15,7 @@ from measured_book import EVOLVED, ONE_SENTENCE, VECTOR, book
 from orchestrator.cli import main
 from orchestrator.runs.folder import OutputFolder
 from tasks.gpu.model_files import reference
+from workers.embedded.models import embedded_model
 from workers.steering.serving import read_system
 
 
@@ -56,6 +57,9 @@ def test_one_request_with_all_of_the_system_is_printed_and_is_in_the_head_of_the
     book(replace(book().system(EVOLVED), system_prompt=prompt)).write(OutputFolder(run))
     assert export(run, "--to", target) == 0
     file, said = capsys.readouterr().out.split("\n", 1)
+    # for the embedded model, whose folder is the name of what is served and of what is asked for
+    asked = said.count(str(embedded_model()))
+    assert asked == {"transformers": 3, "llama-cpp": 0}.get(target, 2) and (not asked or "MODEL " not in said)
     text, about = Path(file).read_text(), said[said.index("One complete request") :].split("\n\nmore: ")[0].strip()
     assert "+1.5 is added to the end of a turn after a token that ends a sentence only" in about
     if "curl" in about:
@@ -93,6 +97,7 @@ def test_a_system_prompt_or_a_stop_alone_is_exported_to_a_server(
         (["nowhere", "--to", "vllm"], "holds no run"),
         (["RUN", "--to", "vllm", "--node", "g7_pop1_pre"], "has no individual 'g7_pop1_pre'"),
         (["RUN", "--to", "vllm", "--system", "three words"], "has no system 'three words'"),
+        (["RUN", "--to", "vllm", "--system", "one sentance"], "did you mean 'one sentence'?"),
         (["RUN", "--to", "vllm", "--system", "80 words"], "'80 words' has nothing that vllm could add: --to"),
         (["RUN", "--to", "sglang-server", "--system", "max_tokens 24"], 'set "max_tokens": 24 in each request'),
         (["RUN", "--to", "sglang-server", "--system", "plain"], "'plain' has nothing that"),

@@ -77,6 +77,9 @@ def test_the_splits_of_a_file_are_used_and_rows_without_splits_are_divided(place
     found = read_data(str(write_rows(place / "q.csv", 30, Prompt="q{}", gold="{}", note="x")), SMALL)
     assert "question=Prompt answer=gold" in found.options["DATA_COLUMNS"]
     assert sets(found) == ["[0:9]", "[9:21]", "[21:30]"]
+    # and without contexts the model is not told to use one
+    assert found.options["TARGET_SYSTEM_PROMPT"] == "Answer the question."
+    assert "TARGET_SYSTEM_PROMPT" not in read_data(QUESTIONS, SMALL).options
 
 
 def test_a_missing_split_is_a_part_of_the_training_split(tmp_path: Path) -> None:
@@ -147,6 +150,8 @@ def test_the_doctor_passes_what_init_writes(place: Path, monkeypatch: pytest.Mon
     model = ("--judge", "gpt-4o", "--config", "model.config")
     assert run(capsys, "init", *GIVEN[:4], "--budget", "60 evaluations", *model)[0] == 0
     assert run(capsys, "doctor", "--config", "model.config")[0] == 1
+    status, said = run(capsys, "doctor", "--config", "nix.config")
+    assert (status, "hint: edit" in said, "hint: name another file" in said) == (1, False, True)
     monkeypatch.setattr("workers.embedded.farm.NEEDED", ("json", "no_such_module"))
     assert run(capsys, "doctor")[0] == 1  # and takes .config where no other is named
     assert run(capsys, "evolve", "--output", "elsewhere")[0] == 2

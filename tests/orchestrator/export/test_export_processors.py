@@ -79,7 +79,9 @@ def test_greedy_answers_of_transformers_are_those_of_the_models_logits_plus_the_
     assert changed > 4
 
 
-def test_a_folder_of_another_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_another_model_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     check = ModelCheck(name="a model", **model_hashes(str(embedded_model())))
     module = Exported(monkeypatch, "transformers", write_run(tmp_path / "run", check)).module
     # the model itself, also saved again; and what is not on this machine cannot be compared
@@ -91,6 +93,9 @@ def test_a_folder_of_another_model_is_refused(tmp_path: Path, monkeypatch: pytes
     (copy / "config.json").write_text(json.dumps({**config, "transformers_version": "6.0", "dtype": "bfloat16"}))
     for same in (embedded_model(), copy, "nobody/no-such-model", ""):
         module.check_model(str(same))
+    # which is said of it
+    unknown = [line.partition(" ")[0] for line in capsys.readouterr().err.splitlines() if "cannot be checked" in line]
+    assert unknown == ["'nobody/no-such-model'", "''"]
     # another configuration
     (other / "config.json").write_text(json.dumps({**config, "hidden_size": 960}))
     with pytest.raises(ValueError, match=f"{other} is not a model, .* config"):
