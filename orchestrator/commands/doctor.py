@@ -61,7 +61,7 @@ def findings(config: Path | None) -> Iterator[Finding]:
         try:
             settings = load_settings(config)
         except SettingsError as error:
-            hint = f"edit {config}" if config.exists() else "name another file"
+            hint = f"{'edit' if config.exists() else 'write'} {config}"
             yield from (Finding("settings", problem, hint) for problem in error.problems)
             return
         yield Finding("settings", str(config))

@@ -195,8 +195,7 @@ def read_data(text: str, sizes: Mapping[ExampleSet, int]) -> Answer:
     if len(questions) < LEAST_QUESTIONS:
         raise ValueError(f"{path} has {len(questions)} questions; at least {LEAST_QUESTIONS} are needed")
     options = {"DATA_PATH": str(path), "DATA_COLUMNS": shlex.join(f"{which}={name}" for which, name in columns.items())}
-    if columns and not columns["context"]:
-        options |= NO_CONTEXT
+    options |= NO_CONTEXT if columns and not columns["context"] else {}
     chosen: dict[str, list[Example]] = {}
     about = [f"{len(questions)} questions"]
     for which, (split, all_rows) in _sets(questions).items():
@@ -304,7 +303,6 @@ def read_budget(text: str, judge: Mapping[str, str]) -> Answer:
         raise ValueError("nothing costs money with this judge: name evaluations")
     if dollars and not judge["OPENAI_PRICES"]:
         raise ValueError("the prices of the judge's model are not known: name them behind it, or evaluations here")
-    about = f"{console.format_count(generations, 'generations')} of {POPULATION} candidates" + (
-        f"; it parks at ${dollars}" if dollars else ""
-    )
+    about = f"{console.format_count(generations, 'generations')} of {POPULATION} candidates"
+    about += f"; it parks at ${dollars}" if dollars else ""
     return Answer({"NGEN": str(generations), "BUDGET_USD": dollars or "0"}, about)

@@ -189,10 +189,7 @@ MEASURED = ("n", "mean_tokens", "right", "whole", "correct")
 def _compared(run: RunResults) -> dict[str, object]:
     """What must be the same in runs whose systems are compared, by its name."""
     questions = run.question_hashes.get("validation") or {}
-    return {
-        "set of validation questions": questions,
-        **{f"CONFIG_{name.upper()}": run.values[name] for name in COMPARED},
-    }
+    return {"set of validation questions": questions} | {f"CONFIG_{n.upper()}": run.values[n] for n in COMPARED}
 
 
 def _answer_lines(comparison: Comparison, only: str) -> Iterator[str]:

@@ -168,5 +168,4 @@ class Closing:
         sets = [which for which in reversed(LAST_FIRST) if all(getattr(one, which) is not None for one in both)]
         answers = self.measurer.answers("final", [one.candidate(which) for which in sets for one in both])
         pairs = zip(sets, answers[::2], answers[1::2], strict=True)
-        name = book.contender.name
-        return tuple(Comparison(f"{which} set", before, after, name) for which, before, after in pairs)
+        return tuple(Comparison(f"{which} set", one, two, book.contender.name) for which, one, two in pairs)

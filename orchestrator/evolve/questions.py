@@ -94,7 +94,7 @@ def doubtful_data(examples: Mapping[str, Sequence[Example]], margin: float) -> l
 
     A line for all golds that look like a missing value; one for each set that has questions, with their contexts,
     which are in a set before it under other ids: such a set no longer consists of unseen questions; and one for a
-    validation set that is too small for any system to pass.
+    validation set with which not even a system that changes no verdict passes.
     """
     empty = [row.id for rows in examples.values() for row in rows if row.gold.strip().lower() in NO_GOLDS]
     lines = [f"golds that look like a missing value, such as 'nan': {_listed(empty)}"] if empty else []
@@ -104,12 +104,10 @@ def doubtful_data(examples: Mapping[str, Sequence[Example]], margin: float) -> l
         ids = [row.id for row, text in zip(examples[which], texts[which], strict=True) if text in shared]
         share = f"{count} of {len(texts[which])} questions ({count / len(texts[which]):.0%}) of the {which} set"
         lines.append(f"{share} are in the {other} set as well, under another id: {_listed(ids)}")
-    asked = len(examples.get("validation") or ())
-    if asked and asked < (least := least_questions(margin)):
-        lines.append(
-            f"{asked} validation questions cannot exclude a loss of {format_points(margin)} of correct answers, so "
-            f"nothing can pass: at least {least} are needed, and more where answers change"
-        )
+    asked, least = len(examples.get("validation", ())), least_questions(margin)
+    if 0 < asked < least:
+        loss = f"cannot exclude a loss of {format_points(margin)}, even where no verdict changes"
+        lines.append(f"{asked} validation questions {loss}: at least {least} are needed")
     return lines
 
 
@@ -120,10 +118,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def judge_of(settings: Settings) -> str:
     """Who judges, in words."""
-    if not needs_model(settings.judge):
-        return title_of(settings.judge)
     rules, external = by_rules(settings), not settings.is_embedded
-    return provider_at(settings.judge_model, endpoint_of(settings), rules=rules, external=external)
+    model = provider_at(settings.judge_model, endpoint_of(settings), rules=rules, external=external)
+    return model if needs_model(settings.judge) else title_of(settings.judge)
 
 
 def check_judge(settings: Settings, examples: Mapping[str, Sequence[Example]]) -> None:

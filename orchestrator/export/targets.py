@@ -119,16 +119,12 @@ def _chosen(results: RunResults, system: str, node: str) -> System:
             if one.name == name:
                 return one
         near = get_close_matches(name, [one.name for one in results.book.systems], n=1)
-        meant = f"; did you mean {near[0]!a}?" if near else ""
+        meant = "".join(f"; did you mean {one!a}?" for one in near)
         raise OutputError(f"{results.folder} has no system {name!a}; systems.json has the names{meant}")
     found = [one for one in results.individuals if node in ("", one.node)]
     if not found:
-        problem = (
-            f"no individual {node!a}; individuals.jsonl has the names"
-            if node
-            else "no individual yet, since it is not finished"
-        )
-        raise OutputError(f"{results.folder} has {problem}")
+        problem = f"has no individual {node!a}; individuals.jsonl has the names" if node else "is not finished"
+        raise OutputError(f"{results.folder} {problem}")
     best = max(found, key=lambda one: one.fitness)
     return best.system(next(arm for arm in results.book.arms if arm.name == best.arm))
 

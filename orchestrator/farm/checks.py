@@ -43,9 +43,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was checked and what was found; where that is not good, a hint how to correct it.  A note is
-    neither right nor wrong.
-    """
+    """One line: what was checked and what was found, perhaps as a mere note; a hint where that must be corrected."""
 
     check: str
     message: str

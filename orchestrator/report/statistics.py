@@ -240,7 +240,7 @@ def questions_needed(loss: float, discordant: float) -> int:
 
 
 def least_questions(margin: float) -> int:
-    """How many questions exclude a loss of `margin` where no answer changes sides: with fewer no system can pass."""
+    """How many questions exclude a loss of `margin` where no answer changes sides."""
     return next(n for n in count(1) if lower_bound(n, 0, 0, _NORMAL.inv_cdf(LEVEL)) > -margin)
 
 

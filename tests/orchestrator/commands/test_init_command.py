@@ -151,7 +151,7 @@ def test_the_doctor_passes_what_init_writes(place: Path, monkeypatch: pytest.Mon
     assert run(capsys, "init", *GIVEN[:4], "--budget", "60 evaluations", *model)[0] == 0
     assert run(capsys, "doctor", "--config", "model.config")[0] == 1
     status, said = run(capsys, "doctor", "--config", "nix.config")
-    assert (status, "hint: edit" in said, "hint: name another file" in said) == (1, False, True)
+    assert (status, "hint: edit" in said, "hint: write nix.config" in said) == (1, False, True)
     monkeypatch.setattr("workers.embedded.farm.NEEDED", ("json", "no_such_module"))
     assert run(capsys, "doctor")[0] == 1  # and takes .config where no other is named
     assert run(capsys, "evolve", "--output", "elsewhere")[0] == 2

@@ -121,7 +121,7 @@ def test_a_question_that_two_sets_have_under_other_ids_is_reported(settle: Settl
 
 
 @pytest.mark.parametrize(("asked", "margin"), [(88, 0.03), (52, 0.05)])
-def test_a_validation_set_with_which_nothing_can_pass_is_reported(asked: int, margin: float) -> None:
+def test_a_validation_set_with_which_not_even_an_equal_system_passes_is_reported(asked: int, margin: float) -> None:
     # given so many questions that a system passes where no answer changes sides, and one fewer
     for count in (asked, asked - 1):
         verdicts = [True] * count
