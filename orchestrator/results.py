@@ -30,12 +30,7 @@ from orchestrator.evolve.records import (
     read_history,
     read_individuals,
 )
-from orchestrator.evolve.resume import (
-    SettingsChange,
-    read_changes,
-    read_servers,
-    written_settings,
-)
+from orchestrator.evolve.resume import SettingsChange, read_changes, read_servers, written_settings
 from orchestrator.evolve.systems import Book, read_book
 from orchestrator.report.conclusion import report_of
 from orchestrator.report.model import ReportedSystem, ReportFile, front_file

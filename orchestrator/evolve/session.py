@@ -32,14 +32,7 @@ from orchestrator.report.model import plot_points
 from orchestrator.report.statistics import Point
 from orchestrator.runs.folder import OutputFolder, writing
 from orchestrator.runs.jobs import ArtifactRequests
-from orchestrator.runs.session import (
-    Driving,
-    Ending,
-    Session,
-    log_to,
-    open_session,
-    restored_if_refused,
-)
+from orchestrator.runs.session import Driving, Ending, Session, log_to, open_session, restored_if_refused
 from orchestrator.settings.inputs import prompts_of
 from orchestrator.settings.kconfig import write_config
 from orchestrator.settings.options import Settings

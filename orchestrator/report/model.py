@@ -16,14 +16,7 @@ from rich.cells import cell_len
 from orchestrator.evolve.choice import Goal, front, front_of
 from orchestrator.evolve.systems import Book, System, SystemKind
 from orchestrator.report.format import format_table, truncate, wrap
-from orchestrator.report.statistics import (
-    Comparison,
-    Measurement,
-    Paired,
-    Point,
-    mean_interval,
-    share_interval,
-)
+from orchestrator.report.statistics import Comparison, Measurement, Paired, Point, mean_interval, share_interval
 from tasks.common.text import escape_control
 from tasks.records import JudgedAnswer
 
