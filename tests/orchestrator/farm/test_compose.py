@@ -11,6 +11,7 @@ import pytest
 from farm_bench import until
 
 from orchestrator.commands.options import DEFAULT_CONFIG, load_given
+from orchestrator.farm import FarmUnavailable
 from orchestrator.farm.connection import (
     PASSWORD,
     SOCKET,
@@ -19,6 +20,7 @@ from orchestrator.farm.connection import (
     found_address,
     named_address,
     reach,
+    usual_config,
 )
 from orchestrator.settings import SettingsError
 from tasks.common.logs import redacted
@@ -62,8 +64,6 @@ def test_a_farm_that_is_up_is_found_with_its_password_unless_another_is_named(
     with reach(address) as found, found.app as app, app.connection_for_write() as broker:
         assert broker.default_channel.client.ping() and app.backend.client.ping()  # type: ignore[attr-defined]
     assert external_address("") == found_address() == named_address(None) == address
-    (clone / ".config").write_text('CONFIG_FARM="redis://own/0"')
-    assert named_address(None) == address
     assert redacted(address) == f"unix://{clone.resolve()}/{SOCKET}?db=0&password=***"
     assert external_address("redis://configured/0") == "redis://configured/0"
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "redis://elsewhere/0")
@@ -89,6 +89,12 @@ def test_a_farm_that_is_down_is_none_also_where_it_left_its_socket(farm: subproc
     assert compose_address(clone) is None
     with pytest.raises(SettingsError, match=r"\.config: cannot be read"):
         load_given(DEFAULT_CONFIG, (), None)
+    # and commands that look at a farm take the one of the .config here before the embedded default
+    with pytest.raises(FarmUnavailable, match="outputs/farm"):
+        named_address(None)
+    embedded = (clone / "configs" / "embedded.config").read_text()
+    (clone / ".config").write_text(f'{embedded}CONFIG_FARM="redis://own/0"\n')
+    assert (usual_config(), named_address(None)) == (DEFAULT_CONFIG, "redis://own/0")
 
 
 def test_a_folder_that_others_may_write_to_is_no_farm(farm: object, clone: Path) -> None:
