@@ -235,8 +235,9 @@ TRANSFORMERS_PROGRAM = """\
 from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessorList
 from {module} import DeltaProcessor, check_model
 
-check_model({model})
-tokenizer, model = AutoTokenizer.from_pretrained({model}), AutoModelForCausalLM.from_pretrained({model})
+name = {model}
+check_model(name)
+tokenizer, model = AutoTokenizer.from_pretrained(name), AutoModelForCausalLM.from_pretrained(name)
 messages = {messages}
 prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True, return_tensors="pt")
 steering = LogitsProcessorList([DeltaProcessor()])

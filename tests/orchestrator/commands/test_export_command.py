@@ -59,7 +59,7 @@ def test_one_request_with_all_of_the_system_is_printed_and_is_in_the_head_of_the
     file, said = capsys.readouterr().out.split("\n", 1)
     # for the embedded model, whose folder is the name of what is served and of what is asked for
     asked = said.count(str(embedded_model()))
-    assert asked == {"transformers": 3, "llama-cpp": 0}.get(target, 2) and (not asked or "MODEL " not in said)
+    assert asked == {"transformers": 1, "llama-cpp": 0}.get(target, 2) and (not asked or "MODEL " not in said)
     text, about = Path(file).read_text(), said[said.index("One complete request") :].split("\n\nmore: ")[0].strip()
     assert "+1.5 is added to the end of a turn after a token that ends a sentence only" in about
     if "curl" in about:
