@@ -18,7 +18,7 @@ import redis
 from orchestrator import console
 from orchestrator.callbacks import Callbacks, EndState, RunEnd, RunInfo
 from orchestrator.console import Terminated, command_line
-from orchestrator.farm import FarmLost, FarmUnavailable, Parked, StoreLost
+from orchestrator.farm import FarmLost, FarmUnavailable, Parked, StoreLost, workers
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable, RunInUse, write_output
@@ -33,7 +33,7 @@ from tasks.common.logs import SecretError
 from tasks.common.text import first_line
 from tasks.store.address import AddressError
 from tasks.store.client import RunTaken
-from tasks.store.keys import LIMIT
+from tasks.store.keys import CANCELLED, LIMIT
 from tasks.store.ownership import Held, Owner, RunLease
 from tasks.store.retention import DAY_S, KEPT_S
 from tasks.store.workers import code_version
@@ -151,7 +151,13 @@ def open_session(
         publisher.restore()
         keep_versions(output)
         output.remove(PARKED_FILE)  # not earlier: a start that is refused leaves the run parked
-        yield Session(output, reached, run_id, kind, job_s, dispatcher, publisher)
+        try:
+            yield Session(output, reached, run_id, kind, job_s, dispatcher, publisher)
+        except (KeyboardInterrupt, Terminated):  # workers end what they have of it; the next session sends it again
+            with suppress(redis.RedisError, FarmUnavailable):
+                reached.store.put_metadata(run_id, CANCELLED, "1")
+                workers.drop_waiting(reached.broker, run_id)
+            raise
 
 
 # One process at a time works on a run: it holds the run's lease in the store, beside the lock of its output folder.

@@ -24,6 +24,7 @@ from tasks.common.logs import secret
 from tasks.gpu.host import CardUse, TargetUnavailable, differences
 from tasks.gpu.target import REQUESTS, SERVER_STATS
 from tasks.records import PROCESSOR_FILE, Target
+from tasks.task import GiveBack
 from workers import steering
 from workers.embedded import models
 from workers.processes import PidRecords, clear_temporary
@@ -74,7 +75,7 @@ class LocalTargetHost:
         self._starts = 0
         self._identities: dict[ServerSpec, Mapping[str, Any]] = {}  # of specs without a processor
         self._reports: dict[str, tuple[float, Mapping[str, Any]]] = {}  # by the URL of a server: when read, and what
-        self._failure: tuple[ServerSpec, float, TargetUnavailable] | None = None
+        self._failure: tuple[ServerSpec, float, str] | None = None
 
     def clear_leftovers(self) -> None:
         """End a server that a killed worker of this name left running; of a name there is one worker."""
@@ -94,8 +95,7 @@ class LocalTargetHost:
     @contextmanager
     def computing(self, check: Callable[[], None], *, alone: bool = False) -> Iterator[None]:
         def check_open() -> None:
-            if self._closing.is_set():
-                raise TargetUnavailable("the worker is shutting down")
+            self._check_open()
             check()
 
         with self._card.computing(check_open, alone=alone):
@@ -181,12 +181,15 @@ class LocalTargetHost:
     def _serve_own(self, target: Target, processor: str) -> str:
         spec = self._spec(target, processor)
         with self._card.serving(), self._lock:
-            if self._closing.is_set():
-                raise TargetUnavailable("the worker is shutting down")
+            self._check_open()
             if self._server is None or self._server.spec != spec or not self._server.is_serving:
                 self._stop_server()
                 self._server = self._start_server(spec, target)
             return self._server.url
+
+    def _check_open(self, wait_s: float = 0.0) -> None:
+        if self._closing.wait(wait_s):
+            raise GiveBack("the worker is shutting down")
 
     def _start_first(self, target: Target) -> None:
         """Start the server of `target` where none runs; a failure is logged and forgotten."""
@@ -224,8 +227,9 @@ class LocalTargetHost:
     def _check_external(self, target: Target) -> str:
         url, deadline = target.url.rstrip("/"), time.monotonic() + EXTERNAL_SERVER_S
         while not is_server_healthy(url, target.engine):
-            if time.monotonic() > deadline or self._closing.wait(PAUSE_S):
+            if time.monotonic() > deadline:
                 raise TargetUnavailable(f"the target server at {target.url} does not answer /health")
+            self._check_open(PAUSE_S)
         return url
 
     def _start_server(self, spec: ServerSpec, target: Target) -> TargetServer:
@@ -233,7 +237,7 @@ class LocalTargetHost:
         if self._failure is not None:
             failed, at, reason = self._failure
             if failed == spec and time.monotonic() - at < FAILURE_S:
-                raise TargetUnavailable(str(reason))
+                raise TargetUnavailable(reason)
         for number in range(1, KILLED_TRIES + 1):
             try:
                 server = TargetServer(spec, self._log, self._records, self._folder / f"key-{self._name}.yaml")
@@ -242,11 +246,11 @@ class LocalTargetHost:
                 server.wait_ready(target.ready_timeout_s, self._closing)
                 break
             except (TargetUnavailable, OSError) as error:
+                self._check_open()
                 if isinstance(error, ServerKilled) and number < KILLED_TRIES:
                     continue
-                unavailable = TargetUnavailable(str(error))
-                self._failure = (spec, time.monotonic(), unavailable)
-                raise unavailable from error
+                self._failure = (spec, time.monotonic(), str(error))
+                raise TargetUnavailable(str(error)) from error
         self._starts += 1
         self._identities[dataclasses.replace(spec, processor=None)] = server.identity
         return server

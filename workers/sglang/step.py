@@ -48,7 +48,6 @@ class TargetHostStep(bootsteps.StartStopStep):
 
     def stop(self, worker: Any) -> None:
         report.FIELDS.pop("target", None)
-        worker.app.target_host = None
         if self.host is not None:
             self.host.close()
             self.host = None

@@ -7,19 +7,25 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from farm_bench import until
 
+from orchestrator.console import Terminated
 from orchestrator.farm.connection import FarmConnection, make_sender
+from orchestrator.farm.work import Request, Scheduler
+from orchestrator.farm.workers import count_messages
 from orchestrator.runs import session
-from orchestrator.runs.folder import RunInUse
+from orchestrator.runs.folder import OutputFolder, RunInUse
 from orchestrator.runs.lifecycle import delete_run
-from orchestrator.runs.session import owned
+from orchestrator.runs.session import open_session, owned
 from tasks.common.process import identify
+from tasks.records import JobSpec
 from tasks.store.address import queues_url
 from tasks.store.client import RunTaken, connect
+from tasks.store.keys import CANCELLED
 from tasks.store.ownership import Owner, RunLease, read_lease
 from tasks.store.store import Store
 
@@ -57,6 +63,30 @@ def test_a_second_process_is_told_who_works_on_the_run(farm: FarmConnection, tmp
     assert read_lease(farm.store.redis, RUN) is None
     delete_run(farm, RUN)
     assert farm.store.redis.keys("*") == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Terminated()])
+def test_a_session_that_is_stopped_leaves_no_message_and_the_next_one_sends_it_again(
+    farm: FarmConnection, tmp_path: Path, error: BaseException
+) -> None:
+    request = Request("answer:a", JobSpec("cpu.tokenize", "a", {}))
+
+    def start(error: BaseException) -> None:
+        with open_session(OutputFolder(tmp_path), "collect", nullcontext(farm), "", job_s=60) as opened:
+            assert opened.farm.store.metadata(opened.run_id, CANCELLED) is None
+            jobs = Scheduler(opened.dispatcher)
+            jobs.submit(request)
+            jobs.poll()
+            assert count_messages(farm.broker, opened.run_id) == 1
+            raise error
+
+    for _ in range(2):
+        with pytest.raises(type(error)):
+            start(error)
+        run_id = OutputFolder(tmp_path).run_id("collect")
+        # What a worker has of it ends there, and counts as no failure
+        assert (count_messages(farm.broker, run_id), farm.store.metadata(run_id, CANCELLED)) == (0, "1")
+        assert farm.store.failed_tasks(run_id) == []
 
 
 def test_a_process_that_was_killed_is_replaced_at_once(farm: FarmConnection, tmp_path: Path) -> None:

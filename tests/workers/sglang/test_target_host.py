@@ -24,6 +24,7 @@ from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.target import SERVER_STATS
 from tasks.records import EngineName
 from tasks.store.store import Store
+from tasks.task import GiveBack
 from workers.embedded.farm import FarmFiles
 from workers.embedded.models import embedded_model
 from workers.sglang.engines import ENGINES
@@ -183,6 +184,21 @@ def test_the_server_of_a_worker_that_is_stopped_or_killed_ends(bench: Bench, num
     os.kill(worker.pid or 0, number)
     assert worker.wait_end(10)
     until(lambda: not lives(server["pid"]))
+
+
+@pytest.mark.parametrize("where", [{"command": "sh -c 'sleep 600'"}, {"url": "http://127.0.0.1:9"}], ids=str)
+def test_a_task_that_waits_for_its_server_when_the_worker_stops_is_given_back(
+    host: LocalTargetHost, tmp_path: Path, where: dict[str, str]
+) -> None:
+    started = tmp_path / "target-gpu.json"
+    with ThreadPoolExecutor(max_workers=1) as task:
+        serving = task.submit(host.serve, server_target(**where))
+        until(lambda: "url" in where or (started.exists() and "[]" not in started.read_text()))
+        host.close()
+        with pytest.raises(GiveBack, match="the worker is shutting down"):
+            serving.result()
+    with pytest.raises(GiveBack):
+        host.serve(server_target())
 
 
 def test_a_server_that_comes_back_as_another_one_is_refused(host: LocalTargetHost, tmp_path: Path) -> None:
