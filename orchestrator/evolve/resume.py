@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict
 
+from orchestrator.console import command_line
 from orchestrator.evolve.systems import SYSTEMS_FILE
 from orchestrator.runs.folder import OutputError, OutputFolder, find_json, read_json, read_output_text
 from orchestrator.settings import SettingsError
@@ -100,7 +101,7 @@ def check_resumable(output: OutputFolder, settings: Settings) -> None:
             resumable.remove("FARM")
     problems = [
         f"CONFIG_{name}: {getattr(settings, name.lower())!r} here, but {getattr(before, name.lower())!r} in the run in "
-        f"{output.path}; {ANOTHER_RUN}"
+        f"{output.path}; `{command_line('retry', output.path)}` goes on with it, {ANOTHER_RUN}"
         for name in changed_options(before, settings)
         if name not in resumable
     ]
