@@ -50,7 +50,7 @@ def runs(folder: Path, delete: Path | None, as_json: bool) -> int:
     found, unreadable = statuses(folder)
     rows = [("RUN", "KIND", "STATE", "DONE", "FIGURES", "TOKENS", "COST", "FOLDER")]
     for one in found:
-        figures, tokens, cost = one.summary or "-", f"{one.target_tokens:,}", format_money(one.cost_usd)
+        figures, tokens, cost = one.summary or one.step or "-", f"{one.target_tokens:,}", format_money(one.cost_usd)
         rows.append((one.run, one.kind, one.state, one.progress, figures, tokens, cost, one.folder))
     lines = format_table(rows) if found else []
     if not found and not unreadable:
@@ -100,7 +100,9 @@ def status(run: Path, as_json: bool) -> int:
 
     found, kind = run_status(run), kind_of(run)
     next_step = ("go on", command_line("retry", run))
-    if found.state == "stopped" and found.reason:
+    if found.state == "running":
+        next_step = ("now", found.step)
+    elif found.state == "stopped" and found.reason:
         next_step = ("next", DEAD_END)
     lines = [
         *kind.figure_lines(found.figures),
@@ -109,7 +111,7 @@ def status(run: Path, as_json: bool) -> int:
         *([("stopped" if found.state == "stopped" else "parked", found.reason)] if found.reason else []),
         *(("failed", f"{failure.stage} of {failure.node}: {failure.error}") for failure in found.failures),
         ("files", escape_control(found.folder)),
-        *([next_step] if found.state != "finished" else []),
+        *([next_step] if found.state != "finished" and next_step[1] else []),
     ]
     listed = [f"{found.run}: {found.state}, {found.progress} done", *(f"  {what:<10} {text}" for what, text in lines)]
     options.print_found(as_json, dataclasses.asdict(found), listed)

@@ -16,9 +16,10 @@ from orchestrator.evolve.search import RunState, Search
 from orchestrator.farm import FarmUnavailable
 from orchestrator.farm.work import Records
 from orchestrator.report.format import format_duration, format_score
-from orchestrator.report.live import Snapshot, View, usage_text
+from orchestrator.report.live import STAGES, Snapshot, View, usage_text
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
 from orchestrator.runs.jobs import ArtifactRequests
+from orchestrator.runs.kinds import STEP_FILE
 from orchestrator.runs.session import Session
 from orchestrator.settings import SettingsError
 from orchestrator.settings.options import Settings
@@ -52,12 +53,13 @@ class ProgressReporter:
         session = self.session
         self._store, self._run_id, self._publisher = session.farm.store, session.run_id, session.publisher
         self._written: set[str] = set()
-        self._flushed = 0.0
+        self._flushed, self._step = 0.0, ""  # the step is what the folder says
         self._began = time.monotonic()  # of the plan in flight
         self._plan: tuple[str, int] = ("", 0)  # the plan in flight, and how many stages it had at the start
 
     def __call__(self, plan: Plan, records: Records, failures: Sequence[Failure], arm: str = "") -> None:
         """Show the records, and write what is new from time to time."""
+        self._keep_step(STAGES[plan.purpose])
         if self._plan[0] != plan.name:
             self._plan, self._began = (plan.name, len(records)), time.monotonic()
         usage = self._store.usage(self._run_id)
@@ -95,6 +97,7 @@ class ProgressReporter:
 
     def report_setup(self, step: str, progress: tuple[int, int] | None) -> None:
         """Show how far the clustering of the vocabulary is."""
+        self._keep_step(step)
         self.view.show(replace(self._snapshot("clusters"), note=step, progress=progress))
 
     def flush(self, usage: Mapping[str, float] | None = None) -> None:
@@ -106,6 +109,11 @@ class ProgressReporter:
         keep_servers(self.session.output, self._store.servers(self._run_id))
         self._publisher.publish({"done": self.generation, **self.figures}, usage=usage)
         self._flushed = time.monotonic()
+
+    def _keep_step(self, step: str) -> None:
+        if step != self._step:
+            self._step = step
+            self.session.output.write_json(STEP_FILE, step)
 
     def _snapshot(self, stage: str, usage: Mapping[str, float] | None = None) -> Snapshot:
         """The run at a stage, without what is evaluated there."""

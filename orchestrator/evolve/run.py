@@ -10,8 +10,8 @@ from orchestrator.evolve.records import read_history
 from orchestrator.evolve.resume import saved_settings, written_settings
 from orchestrator.farm.connection import FarmConnection, address_of, open_farm
 from orchestrator.report.format import format_evaluations
-from orchestrator.runs.folder import OutputError, OutputFolder
-from orchestrator.runs.kinds import Figures, RunKind, RunProgress
+from orchestrator.runs.folder import OutputError, OutputFolder, find_json
+from orchestrator.runs.kinds import STEP_FILE, Figures, RunKind, RunProgress
 from tasks.plan import Evaluations
 
 COUNTS = ("computed", "cached", "carried")  # evaluations
@@ -40,6 +40,7 @@ class EvolveKind(RunKind):
                 "correctness": last and last["correctness"],
                 **{name: float(sum(g["evaluations"][name] for g in history)) for name in COUNTS},
             },
+            step=find_json(folder / STEP_FILE, str) or "",
         )
 
     def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:

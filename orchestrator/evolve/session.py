@@ -179,6 +179,7 @@ class _Evolution:
         settings, store, output = self.settings, self.store, self.output
         self._put_run(book)
         asked = self._fitting(examples, [one.system_prompt for one in book.systems])
+        self.reporter.report_setup("waiting for the target server, which may have to load its model", None)
         resume.ensure_same_server(self.scheduler, settings, store.run(self.run_id).target, output)
         if resume.unknown_servers(output, store, self.run_id):
             self.view.notify(

@@ -109,17 +109,17 @@ class TerminalView(View):
         from rich.console import Console
         from rich.live import Live
 
+        super().__init__(stream)
         self._console = Console(file=stream, highlight=False, markup=False, force_terminal=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
 
     def show(self, snapshot: Snapshot) -> None:
         self._live.start()  # nothing, where it is on
         self._live.update(screen(snapshot), refresh=True)
-
-    def tick(self, text: str) -> None:
-        return  # the display is there
+        self._written = datetime.now()
 
     def notify(self, text: str) -> None:
+        self._written = datetime.now()
         self._console.print(escape_control(text))  # above the live part
 
     def close(self) -> None:

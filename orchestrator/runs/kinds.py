@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 KINDS = ("evolve", "collect", "guide", "route")
 """Rooms of `orchestrator` whose module `run` is imported when a run of the kind is looked at, so that commands start
 without what the kinds need."""
-SETTINGS_FILE, PROGRESS_FILE = "settings.yaml", "progress.json"
+SETTINGS_FILE, PROGRESS_FILE, STEP_FILE = "settings.yaml", "progress.json", "step.json"
 
 S = TypeVar("S", bound="DataclassInstance")
 O = TypeVar("O", bound=FarmOptions)  # noqa: E741
@@ -61,13 +61,17 @@ class ShownTable:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How far a run is, as its output folder says: `done` of `total` (None: unknown) of what `unit` names."""
+    """How far a run is, as its output folder says: `done` of `total` (None: unknown) of what `unit` names.
+
+    `step` is what a process that drives it is at, in words, or "".
+    """
 
     unit: str
     done: int
     total: int | None
     is_finished: bool
     figures: Figures = field(default_factory=dict)
+    step: str = ""
 
 
 class RunKind(ABC):

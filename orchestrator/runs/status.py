@@ -123,6 +123,7 @@ class RunStatus:
     budget_usd: float
     reason: str  # why it parked, or stopped at a dead end, or ""
     failures: tuple[Failure, ...]
+    step: str  # what the process that drives it is at, or ""
 
     @property
     def progress(self) -> str:
@@ -157,6 +158,7 @@ def run_status(folder: Path) -> RunStatus:
         budget_usd=used.get("budget_usd", 0.0),
         reason=parked.reason if parked else "",
         failures=parked.failures if parked else (),
+        step=progress.step if state == "running" else "",
     )
 
 

@@ -12,6 +12,7 @@ from orchestrator import console
 from orchestrator.cli import main
 from orchestrator.flower_ext.runs import index_runs
 from orchestrator.runs.folder import OutputFolder
+from orchestrator.runs.kinds import STEP_FILE
 from orchestrator.runs.status import ParkedState, write_parked_state
 from tasks.store.store import Store
 
@@ -32,6 +33,9 @@ def test_a_parked_run_offers_a_retry_and_one_at_a_dead_end_says_what_must_change
     output = OutputFolder(tmp_path)
     output.run_id("guide")
     assert f"retry {tmp_path}" in shown(tmp_path, capsys)["go on"]
+    output.open()
+    assert not {"go on", "now"} & {*shown(tmp_path, capsys)}  # it is at work
+    output.close()
     write_parked_state(output, ParkedState("quota"))
     found = shown(tmp_path, capsys)
     assert (": parked, " in found[""], found["parked"], "go on" in found) == (True, "quota", True)
@@ -51,6 +55,13 @@ def test_the_number_of_generations_is_known_wherever_the_command_runs(
     # when it is looked at from a folder that has no such file
     monkeypatch.chdir(tmp_path)
     assert "0 of 8 generations" in shown(output.path, capsys)[""]
+    # and while it is at work, at which step
+    output.write_json(STEP_FILE, "measuring the plain model")
+    output.open()
+    found = shown(output.path, capsys)
+    assert found["now"] == "measuring the plain model" and "go on" not in found
+    assert "measuring the plain model" in run(capsys, "runs", tmp_path)[1]
+    output.close()
     # and where the settings cannot be read, the number is not known
     output.config.write_text("CONFIG_NGEN=several\n")
     assert "0 of ? generations" in shown(output.path, capsys)[""]

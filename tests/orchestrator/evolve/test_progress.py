@@ -12,6 +12,7 @@ from orchestrator.farm.work import Scheduler
 from orchestrator.report.live import Snapshot
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.jobs import ArtifactRequests
+from orchestrator.runs.kinds import STEP_FILE
 from orchestrator.runs.session import Session
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings.kconfig import load_settings
@@ -52,6 +53,7 @@ def test_what_a_generation_took_is_what_was_used_when_it_was_recorded(alone: Dri
     alone.store.put_shared(RUN.id, "answer:2", {}, {"requests": 1, "target": 10, "cost_usd": 0.25})
     reporter(PLAN, {"0:pre:answer": {"generated": 2}}, [])
     now = screen.shown[-1]
+    assert json.loads((tmp_path / STEP_FILE).read_text()) == "breeding and evaluating children"
     assert (now.calls, now.cost_usd, now.evaluations) == (4, 0.75, Evaluations(2, 0, 2) + Evaluations(1, 0, 0))
     [said] = screen.said
     assert "2 computed, 0 from the cache, 2 carried over, 3 calls, 40 tokens, $0.5000 of $5.00" in said

@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from orchestrator.evolve.systems import PLAIN, Book
+from orchestrator.report import live
 from orchestrator.report.format import format_cost, wrap
 from orchestrator.report.live import Snapshot, open_view, screen
 from orchestrator.report.model import FrontFile, ReportFile, final_report, front_file, plot_points, systems_table
@@ -160,7 +161,11 @@ def test_a_terminal_gets_the_live_display_and_all_else_plain_lines(
     view = open_view(stream, plain=plain)
     view.show(SNAPSHOT)
     view.notify("a worker was lost")
+    view.tick("waiting for the server")
+    assert "waiting" not in stream.getvalue()
+    monkeypatch.setattr(live, "EVERY_S", 0.0)  # nothing was shown for long enough
+    view.tick("waiting for the server")
     view.close()
     view.close()
     text = stream.getvalue()
-    assert "a worker was lost" in text and ("\x1b[?25h" in text) == is_live
+    assert "a worker was lost" in text and "waiting for the server" in text and ("\x1b[?25h" in text) == is_live
