@@ -20,8 +20,9 @@ from tasks.guide.prompts import REFLECTION_PLACES, Template, proposal_messages
 from tasks.guide.replies import parse_proposal
 from tasks.guide.ticket import Ticket, Verdict, read_candidate
 from tasks.judging import verdict as prompt
-from tasks.openai.prompts import Response, as_variant, mutation_messages, rewrite_messages
+from tasks.openai.prompts import as_variant, mutation_messages, rewrite_messages
 from tasks.openai.reflect import Mutation, Rewrite
+from tasks.records import JudgedAnswer
 from workers.embedded.rules import RULES, verdict
 from workers.embedded.rules.reflector import (
     MAX_LINES,
@@ -41,12 +42,12 @@ CLUSTERS = [
 ]
 
 
-def responses(tokens: float, correct: int = 3, n: int = 4) -> list[Response]:
+def responses(tokens: float, correct: int = 3, n: int = 4) -> list[JudgedAnswer]:
     text = "the answer of the page and the cat of the table"
-    return [Response(f"q{i}", i < correct, "why", text, round(tokens)) for i in range(n)]
+    return [JudgedAnswer(f"q{i}", round(tokens), i < correct, text, f"q{i}", "", "why") for i in range(n)]
 
 
-def reflect(deltas: dict[str, float], scratchpad: str, target: str, given: list[Response]) -> Mutation:
+def reflect(deltas: dict[str, float], scratchpad: str, target: str, given: list[JudgedAnswer]) -> Mutation:
     reply = mutate(*mutation_messages(CLUSTERS, deltas, scratchpad, target, given))
     Mutation.of(deltas[target])(**reply)
     return Mutation(**reply)
@@ -65,7 +66,7 @@ def test_steps_shorten_the_answers_and_return_when_they_become_wrong():
     # Given a model whose answers become shorter with cluster 0, and wrong when they end too early
     deltas, scratchpad = dict(ZERO), ""
 
-    def answers() -> list[Response]:
+    def answers() -> list[JudgedAnswer]:
         return responses(max(4, 80 - 10 * deltas["0"] + 5 * deltas["2"]), correct=4 if deltas["0"] < 5 else 0)
 
     start, seen = answers(), []
@@ -112,7 +113,7 @@ IDS = ("0", "1", "2")
 START = dict.fromkeys(IDS, 0.0)
 
 
-def asked(deltas: dict[str, float], summary: str, given: list[Response]) -> tuple[Rewrite, str]:
+def asked(deltas: dict[str, float], summary: str, given: list[JudgedAnswer]) -> tuple[Rewrite, str]:
     """A proposal for the whole vector, and the summary after it."""
     reply: Any = rewrite(*rewrite_messages(CLUSTERS[:3], deltas, summary, given))
     found = check_value(Rewrite.of(IDS), reply)
