@@ -61,13 +61,13 @@ def chaos(folder: Path, seed: int, planned: Sequence[Fault], minutes: float, lan
     if done.returncode:
         raise SystemExit(f"the reference run failed:\n{done.stdout}")
     print(f"the reference run took {time.monotonic() - started:.0f} s", flush=True)
-    queue, numbers, state = deque(planned), itertools.count(), reference.state()
+    queue, numbers = deque(planned), itertools.count()
 
     def lane() -> list[Report]:
         reports = []
         while queue and time.monotonic() - started < 60 * minutes:
             number = next(numbers)
-            reports.append(one_run(folder / f"run{number:03d}", number, queue, state, folder))
+            reports.append(one_run(folder / f"run{number:03d}", number, queue, reference, folder))
             print_report(reports[-1])
         return reports
 
@@ -76,10 +76,10 @@ def chaos(folder: Path, seed: int, planned: Sequence[Fault], minutes: float, lan
     return summary(seed, len(planned), reports, time.monotonic() - started)
 
 
-def one_run(folder: Path, number: int, queue: deque[Fault], state: str, sockets: Path) -> Report:
+def one_run(folder: Path, number: int, queue: deque[Fault], reference: RunFolder, sockets: Path) -> Report:
     subject = Subject(folder, LONGER, own_endpoint=number % 2 == 1)
     try:
-        report = run_with_faults(folder.name, subject, queue, state, sockets)
+        report = run_with_faults(folder.name, subject, queue, reference, sockets)
     finally:
         subject.close()
     if not report.problems:
