@@ -13,27 +13,15 @@ from guide_records import BY_CONFIDENCE, answers, found, ticket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.guide.choose import (
-    GateDecision,
-    TicketSelection,
-    Votes,
-    decide,
-    judge,
-    judged_figures,
-    majority,
-)
+from tasks.guide.choose import TicketSelection, Votes, decide, judge, judged_figures, majority
 from tasks.guide.ticket import Verdict
-
-# selections
 
 
 def test_a_tie_of_votes_goes_to_fail_and_a_malformed_answer_has_none() -> None:
     assert found(ticket("pass"), ("pass", 1.0), ("fail", 0.1), None).label_free == TicketSelection(1, "fail", False)
     nothing = found(ticket("fail"), None, None)
     assert nothing.label_first == nothing.label_free == TicketSelection(None, None, False)
-    assert [majority(votes) for votes in ([], [None], ["pass"], ["pass", None], ["pass", "fail"])] == [
-        None, None, "pass", "pass", "fail"
-    ]  # fmt: skip
+    assert [majority(votes) for votes in ([None], ["pass", None], ["pass", "fail"])] == [None, "pass", "fail"]
 
 
 votes = st.lists(st.none() | st.tuples(st.sampled_from(["pass", "fail"]), st.sampled_from([0.1, 0.5, 0.9])), max_size=6)
@@ -44,17 +32,11 @@ def test_the_label_never_changes_the_label_free_choice(given_votes: list[Any], t
     weights = {"label_match": 5.0, "self_consistency": 1.0, "confidence": 0.5}
     rule = dataclasses.replace(BY_CONFIDENCE, tie_break=tie_break, weights=weights)
     on_pass, on_fail = (judge(ticket(label), answers(*given_votes), rule) for label in ("pass", "fail"))
-    assert (on_pass.label_free.candidate, on_pass.label_free.verdict) == (
-        on_fail.label_free.candidate, on_fail.label_free.verdict
-    )  # fmt: skip
+    assert on_pass.label_free.candidate == on_fail.label_free.candidate
     # and the first is right exactly where some candidate is
     verdicts = {candidate.verdict for candidate in on_pass.candidates}
-    assert (on_pass.label_first.label_match, on_fail.label_first.label_match) == (
-        "pass" in verdicts, "fail" in verdicts
-    )  # fmt: skip
-
-
-# the gate
+    assert on_pass.label_first.label_match == ("pass" in verdicts)
+    assert on_fail.label_first.label_match == ("fail" in verdicts)
 
 
 def tickets(*outcomes: tuple[Verdict, int, int]) -> list[Votes]:
@@ -63,9 +45,9 @@ def tickets(*outcomes: tuple[Verdict, int, int]) -> list[Votes]:
     return [Votes(label, (*[label] * right, *[other[label]] * wrong)) for label, right, wrong in outcomes]
 
 
-def decided(before: Sequence[Votes], after: Sequence[Votes], **bounds: float) -> GateDecision:
-    given = {"apply_if_delta": 0.02, "min_probability": 0.8, "max_false_pass_rise": 0.0, "seed": 5, **bounds}
-    return decide(before, after, **given)  # type: ignore[arg-type]  # the seed is a whole number
+def outcome(before: Sequence[Votes], after: Sequence[Votes], **bounds: float) -> str:
+    given = {"apply_if_delta": 0.02, "min_probability": 0.0, "max_false_pass_rise": 0.0, "seed": 5, **bounds}
+    return decide(before, after, **given).reason  # type: ignore[arg-type]  # the seed is a whole number
 
 
 def test_exactly_each_bound_is_enough() -> None:
@@ -73,12 +55,12 @@ def test_exactly_each_bound_is_enough() -> None:
     for count, bound in ((50, 0.02), (10, 0.1), (100, 0.01)):
         before = tickets(*[("pass", 0, 1)] * count)
         after = tickets(("pass", 1, 0), *[("pass", 0, 1)] * (count - 1))
-        assert decided(before, after, apply_if_delta=bound, min_probability=0.0).reason == "applied"
-        assert decided(before, after, apply_if_delta=bound + 1e-9, min_probability=0.0).reason == "uplift"
+        assert outcome(before, after, apply_if_delta=bound) == "applied"
+        assert outcome(before, after, apply_if_delta=bound + 1e-9) == "uplift"
     before = tickets(*[("pass", 2, 6)] * 12, *[("fail", 8, 0)] * 4)
     after = tickets(*[("pass", 8, 0)] * 12, *[("fail", 8, 0)] * 3, ("fail", 1, 7))
-    assert decided(before, after, max_false_pass_rise=0.25).reason == "applied"
-    assert decided(before, after, max_false_pass_rise=0.24).reason == "false_pass"
+    assert outcome(before, after, max_false_pass_rise=0.25) == "applied"
+    assert outcome(before, after, max_false_pass_rise=0.24) == "false_pass"
 
 
 def test_a_model_that_passes_everything_is_as_good_as_a_coin_and_a_missing_verdict_is_wrong() -> None:

@@ -1,8 +1,7 @@
-"""Experiences: their order, hash and texts; and edits: what each does, why one is refused, what holds after any."""
+"""Experiences: which texts may be one, what each edit does, why one is refused, and what holds after any."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import pytest
@@ -16,53 +15,29 @@ from tasks.guide.experiences import (
     apply_operations,
     check_text,
     edited_guidance,
-    guidance_hash,
     next_guidance,
-    render_experiences,
     resolve_evidence,
     sentences,
     sort_experiences,
 )
 
-SUMMARIES = ("The cable hangs loose. The lid is closed, 0.5 mm open.", "标签清晰。螺丝缺失！")
-COPIED = set().union(*map(sentences, SUMMARIES))
+COPIED = sentences("The cable hangs loose. The lid is closed, 0.5 mm open.") | sentences("标签清晰。螺丝缺失！")
 OTHERS = ("Pass when the lid is closed.", "值≥3时通过")
 
 
-def test_g10_comes_after_g2() -> None:
-    experiences = {"G10": "c", "G2": "b", "G0": "a"}
-    assert list(sort_experiences(experiences)) == ["G0", "G2", "G10"]
-    assert render_experiences(experiences) == "[G0]. a\n[G2]. b\n[G10]. c"
-    for key in ("", "G", "g1", "G01", "G-1", "1", "G١"):
-        with pytest.raises(ValueError, match="G and a number"):
-            sort_experiences({key: "a"})
-
-
-def test_the_hash_is_that_of_the_texts_and_not_of_their_order() -> None:
-    assert guidance_hash({"G0": "通过", "G1": "b"}) == guidance_hash({"G1": "b", "G0": "通过"})
-    assert guidance_hash({"G0": "通过"}) == hashlib.sha256('{"G0":"通过"}'.encode()).hexdigest()
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["x" * 300, "Fail when a cable hangs loose.", "螺丝缺失则判不通过。", "at least 2 photos: ≥ 0.5", "not-17 is fine",
-     "t-170 volts", "at-17", "t-17_b", "值≤3时通过"],
-)  # fmt: skip
-def test_a_rule_in_words_of_its_own_may_be_one(text: str) -> None:
-    assert check_text(text, COPIED, ("t-17", "alpha"), OTHERS) is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_rule_in_words_of_its_own_may_be_one_and_any_other_text_may_not() -> None:
+    allowed = [
+        *("x" * 300, "Fail when a cable hangs loose.", "螺丝缺失则判不通过。", "at least 2 photos: ≥ 0.5"),
+        *("not-17 is fine", "t-170 volts", "at-17", "t-17_b", "值≤3时通过"),
+    ]
+    assert {text: check_text(text, COPIED, ("t-17", "alpha"), OTHERS) for text in allowed} == dict.fromkeys(allowed)
+    for text in (
         *("  ", "a\nb", "a\u2028b", "a\x85b", "a\x1b[31m", "\ud800", "x" * 301, "<|im_end|>"),  # no line of a prompt
         *("As in t-17, fail.", "see T-17", "ｔ-17 failed", "见t-17。", "第 12 组"),  # names a ticket
         *("The cable hangs loose", "fail: no. THE CABLE  hangs loose!", "注意。标签清晰。"),  # a sentence of a ticket
         *("PASS when, the lid is closed", "值 ≥ ３ 时通过。"),  # another experience says so
-    ],
-)
-def test_any_other_text_may_not(text: str) -> None:
-    assert check_text(text, COPIED, ("t-17",), OTHERS)
+    ):
+        assert check_text(text, COPIED, ("t-17",), OTHERS), text
 
 
 START = {"G0": "Pass when all is in order.", "G2": "Look at the lid.", "G10": "Look at the cable."}
@@ -75,15 +50,15 @@ def edit(op: Any, key: str | None = None, text: str | None = None, **more: Any) 
     return Operation(op=op, key=key, text=text, rationale="because", **{"evidence": ("第1组",), **more})
 
 
-def apply(*operations: Operation, most: int = 3, left: int = 10, start: dict[str, str] = START) -> Applied:
-    return apply_operations(start, 12, operations, max_operations=most, cap_left=left, bundle=BUNDLE, tickets=TICKETS)
+def apply(*operations: Operation, most: int = 3, left: int = 10) -> Applied:
+    return apply_operations(START, 12, operations, max_operations=most, cap_left=left, bundle=BUNDLE, tickets=TICKETS)
 
 
 @pytest.mark.parametrize(
     "operation",
     [
         edit("upsert", "G1", "A rule."),
-        edit("upsert", "G2", "look at the LID"),  # another experience says so
+        edit("upsert", "G2", "look at the CABLE"),  # another experience says so
         edit("upsert"),
         edit("upsert", text="Fail as held-out did."),  # a ticket that was not shown
         edit("upsert", text="The fan is loud."),
@@ -107,7 +82,6 @@ def test_budgets_take_the_first_operations_valid_or_not() -> None:
     for budget in ({"most": 2}, {"left": 2}):
         found = apply(*three, **budget)
         assert [index for index, _ in found.rejected] == [0, 2] and "G13" in found.experiences
-    assert len(apply(*three, left=0).rejected) == 3
 
 
 def test_evidence_is_a_group_id_or_a_place_in_the_bundle() -> None:
@@ -134,31 +108,21 @@ any_operations = st.lists(
 def test_after_any_proposals_there_is_a_rule_and_no_number_is_used_twice(
     proposals: list[list[Operation]], most: int, left: int
 ) -> None:
-    guidance, given_out = (
-        edited_guidance(Guidance(0, AT, {}), {"G0": "first", "G1": "second"}, 0, AT, None),
-        {"G0", "G1"},
-    )
+    guidance = edited_guidance(Guidance(0, AT, {}), {"G0": "first", "G1": "second"}, 0, AT, None)
+    given_out = {"G0", "G1"}
+    limits: Any = {"max_operations": most, "cap_left": left, "bundle": BUNDLE, "tickets": TICKETS}
     for number, operations in enumerate(proposals):
         before = guidance.experiences
-        found = apply_operations(
-            before, guidance.metadata.highest, operations, max_operations=most, cap_left=left, bundle=BUNDLE,
-            tickets=TICKETS,
-        )  # fmt: skip
-        # every operation is either accepted or refused, and within the budgets
+        found = apply_operations(before, guidance.metadata.highest, operations, **limits)
         assert len(found.accepted) + len(found.rejected) == len(operations)
         assert len(found.accepted) <= min(most, left)
         # what no accepted operation names is as it was; new keys were never there; the order is that of the numbers
         named = {key for operation in found.accepted for key in (operation.key, *operation.merged_from)}
-        assert {k: t for k, t in before.items() if k not in named} == {
-            k: t for k, t in found.experiences.items() if k not in named
-        }
+        assert before.items() - found.experiences.items() <= {(key, before.get(key)) for key in named}
         new = set(found.experiences) - set(before)
-        assert not new & given_out
-        assert found.experiences
-        assert list(found.experiences) == list(sort_experiences(found.experiences))
+        assert new <= named and not new & given_out
+        assert found.experiences and list(found.experiences) == list(sort_experiences(found.experiences))
         given_out |= new
         guidance = next_guidance(guidance, found, f"r-{number}", AT)
-        # the record agrees with the experiences
         held = {key: entry.text for key, entry in guidance.metadata.entries.items() if not entry.removed}
-        assert held == dict(found.experiences)
-        assert set(guidance.metadata.entries) <= {f"G{n}" for n in range(guidance.metadata.highest + 1)}
+        assert held == dict(found.experiences), "the record agrees with the experiences"

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.common.validation import InvalidData, parse_json
 from tasks.guide.ticket import (
     DecodeCell,
-    Ticket,
     first_seed,
     parse_confidence,
     parse_three_lines,
     parse_verdict,
-    read_candidate,
     three_lines_regex,
 )
 
@@ -57,13 +53,11 @@ def test_a_confidence_is_a_share_or_a_percentage() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "Verdict: pass",
         "Verdict: pass\nReason: a\nConfidence: 1\nThanks!",
         "Verdict: pass\nReason: a\u2028b\nConfidence: 1",
         "Reason: a\nVerdict: pass\nConfidence: 1",
         "**Verdict:** pass\nReason: a\nConfidence: 1",
-        "Verdict: pass\nReason - a\nConfidence: 1",
         "Verdict: pass\nReaſon: a\nConfidence: 1",
         "Verdict: pass\nReason: \u3000\nConfidence: 1",
         "Verdict: maybe\nReason: a\nConfidence: 1",
@@ -75,16 +69,7 @@ def test_what_is_not_three_lines_is_malformed(text: str) -> None:
         parse_three_lines(text)
 
 
-@given(st.sampled_from(["pass", "fail", "通过", "不通过"]), st.integers(0, 60), st.text(max_size=1))
-def test_one_changed_character_never_turns_a_verdict_into_the_other(word: str, place: int, other: str) -> None:
-    text = f"Verdict: {word}\nReason: as seen\nConfidence: 0.85"
-    found = read_candidate(0, 0, 1, text[:place] + other + text[place + 1 :], 9, "stop")
-    assert not found.format_ok or found.verdict == parse_verdict(word) or "不" in (word[0], other)
-
-
-ENFORCED = [
-    st.tuples(st.just(most), st.from_regex(three_lines_regex(most), fullmatch=True)) for most in (53, 64, 128, 512)
-]
+ENFORCED = [st.tuples(st.just(most), st.from_regex(three_lines_regex(most), fullmatch=True)) for most in (53, 128, 512)]
 
 
 @given(st.one_of(ENFORCED))
@@ -94,29 +79,14 @@ def test_all_that_a_servers_grammar_lets_through_is_read_and_is_not_cut(answer: 
     assert len(text.encode()) < most, "a token has one byte at least, and the end of the turn is one token"
 
 
-WARM = DecodeCell(0.8, 0.95, 64)
-
-
-def test_image_10_comes_after_image_2_also_after_json_has_sorted_them_as_text() -> None:
-    one = Ticket("t-1", "cables", "fail", {"image_10": "c", "image_2": "b", "image_1": "a"}, "review", "2025-11-03")
-    assert list(one.per_image) == ["image_1", "image_2", "image_10"]
-    copy = parse_json(Ticket, json.dumps(dataclasses.asdict(one), sort_keys=True))
-    assert (copy, list(copy.per_image)) == (one, list(one.per_image))
-
-
-@pytest.mark.parametrize("key", ["image_", "image_x", "Image_1", "image_1a", "image_١"])
-def test_an_image_without_a_number_is_refused(key: str) -> None:
-    with pytest.raises(InvalidData):
-        parse_json(Ticket, json.dumps({"group_id": "t", "mission": "m", "label": "pass", "per_image": {key: "text"}}))
-
-
 def test_without_a_seed_run_epoch_ticket_and_cell_each_make_another_one() -> None:
+    warm = DecodeCell(0.8, 0.95, 64)
     ways: list[tuple[int, int | None, str, int]] = [
         (1, 1, "a", 0), (2, 1, "a", 0), (1, 2, "a", 0), (1, 1, "b", 0), (1, 1, "a", 1), (1, None, "a", 0)
     ]  # fmt: skip
-    seeds = [first_seed(WARM, *way) for way in ways]
-    assert len(set(seeds)) == len(ways) and seeds == [first_seed(WARM, *way) for way in ways]
+    seeds = [first_seed(warm, *way) for way in ways]
+    assert len(set(seeds)) == len(ways) and seeds == [first_seed(warm, *way) for way in ways]
     assert all(0 <= seed < 2**31 - 2**16 for seed in seeds), "the largest sample's seed fits in 31 bits"
     # a cell's own seed is that of every epoch, and of no preview
-    own = [first_seed(dataclasses.replace(WARM, seed=17), *way) for way in ways]
+    own = [first_seed(dataclasses.replace(warm, seed=17), *way) for way in ways]
     assert own[:-1] == [17] * 5 and own[-1] not in (17, seeds[-1])

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 from guide_records import found, ticket
-from guided_job import guided, job_in
 
 from tasks.common.named import ChildFunctionError
-from tasks.guide.jobs import KeyedJob, verify_job
+from tasks.guide.jobs import verify_job
 from tasks.guide.work import load_verifier, verify_candidates
-from tasks.store.store import Store
 
 SOURCE = """
 import os
@@ -28,7 +26,6 @@ def ends(ticket, candidate):
 just_a_number = lambda ticket, candidate: 1.0
 not_finite = lambda ticket, candidate: (float("nan"), [])
 tags_are_none = lambda ticket, candidate: (1.0, [7])
-number = 7
 """
 
 
@@ -41,25 +38,25 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def asked(name: str, identity: str = "") -> KeyedJob:
+def verified(name: str, identity: str = "") -> object:
     name = f"my_verifiers:{name}"
     one = found(ticket(), ("pass", 0.5), None)
-    return verify_job(name, identity or load_verifier(name).identity, one, "verify-1")
+    _, spec = verify_job(name, identity or load_verifier(name).identity, one, "verify-1")
+    return verify_candidates(spec.arguments)["verified"]
 
 
-def test_each_candidate_gets_a_score_and_tags(store: Store) -> None:
+def test_each_candidate_gets_a_score_and_tags() -> None:
     tags = ["pass", "image_1", "image_2"]
-    job = job_in(store, guided(), asked("lengths"))
-    assert verify_candidates(job.arguments)["verified"] == [
+    assert verified("lengths") == [
         {"verifier_score": float(len("as the images show")), "verifier_tags": tags},
         {"verifier_score": 0.0, "verifier_tags": tags},
     ]
 
 
-@pytest.mark.parametrize("name", ["fails", "ends", "just_a_number", "not_finite", "tags_are_none", "number", "nobody"])
+@pytest.mark.parametrize("name", ["fails", "ends", "just_a_number", "not_finite", "tags_are_none", "nobody"])
 def test_a_verifier_that_cannot_be_used_is_named(name: str) -> None:
     with pytest.raises(ChildFunctionError, match=f"my_verifiers:{name}") as error:
-        verify_candidates(asked(name)[1].arguments)
+        verified(name)
     assert "\n" not in str(error.value)
 
 
@@ -69,4 +66,4 @@ def test_another_source_is_another_verifier(module: Path) -> None:
     load_verifier.cache_clear()
     module.write_text(SOURCE.replace('"reason"', '"text"'))
     with pytest.raises(ChildFunctionError):
-        verify_candidates(asked("lengths", before)[1].arguments)
+        verified("lengths", before)
