@@ -10,14 +10,6 @@ import sys
 from tasks.common.child import SendReport, work_as_child
 
 
-def echo(report: SendReport) -> dict[str, object]:
-    """Report twice, print to standard output as libraries do, and return what came on standard input."""
-    print("a library says hello")
-    report(stage="one", done=1, total=2)
-    report(stage="two", done=2, total=2)
-    return {"given": sys.stdin.read()}
-
-
 def wait(report: SendReport) -> dict[str, object]:
     """Report the own pid, and wait for ever."""
     report(pid=os.getpid())
@@ -35,7 +27,8 @@ def family(report: SendReport) -> dict[str, object]:
 
 
 def leave(report: SendReport) -> dict[str, object]:
-    """End, and leave a copy behind, which holds the pipe open."""
+    """Print to standard output as libraries do, end, and leave a copy behind, which holds the pipe open."""
+    print("a library says hello")
     return {"other": copy_of_this()}
 
 
@@ -56,11 +49,6 @@ def copy_of_this() -> int:
 
 def refuse(report: SendReport) -> dict[str, object]:
     raise LookupError("two lines\nof a reason")
-
-
-def crash(report: SendReport) -> dict[str, object]:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return {}
 
 
 class OutOfMemoryError(RuntimeError):
@@ -94,7 +82,7 @@ def silent(report: SendReport) -> dict[str, object]:
     os._exit(0)
 
 
-WORKS = (echo, wait, family, leave, break_off, refuse, crash, fill, fill_context, mention, silent)
+WORKS = (wait, family, leave, break_off, refuse, fill, fill_context, mention, silent)
 WORK = {each.__name__: each for each in WORKS}
 if __name__ == "__main__":
     PIPE = int(sys.argv[-1])

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 
 from http_thread import http_server
 
@@ -62,8 +61,7 @@ def replies(hostile: Hostile) -> dict[str, Callable[[], Iterator[bytes]]]:
 
 
 @contextmanager
-def hostile_server(path: Path | None = None) -> Iterator[Hostile]:
-    """The server at a free port, or at the Unix socket of a path."""
+def hostile_server() -> Iterator[Hostile]:
     hostile = Hostile()
 
     class Handler(socketserver.StreamRequestHandler):
@@ -76,7 +74,7 @@ def hostile_server(path: Path | None = None) -> Iterator[Hostile]:
                 for part in replies(hostile)[asked.split("/")[1]]():
                     self.connection.sendall(part)
 
-    with http_server(Handler, path) as hostile.url:
+    with http_server(Handler) as hostile.url:
         try:
             yield hostile
         finally:

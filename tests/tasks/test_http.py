@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
-import httpx2
 import pytest
 from hostile_server import Hostile, counting_proxy, hostile_server
 
@@ -27,13 +25,6 @@ def test_a_redirect_is_not_followed(hostile: Hostile) -> None:
     reply = fetch(hostile.url, "/redirect", 5)
     assert (reply.status_code, redirect_of(reply)) == (307, f"{hostile.url}/elsewhere")
     assert "/elsewhere" not in hostile.asked
-
-
-def test_a_server_at_a_unix_socket_is_asked_alike(tmp_path: Path) -> None:
-    with hostile_server(tmp_path / "s") as server:
-        assert fetch(server.url, "/elsewhere", 5).json() == {"a": 1}
-    with pytest.raises(httpx2.ConnectError):
-        fetch(f"unix:{tmp_path}/no-such-socket", "/elsewhere", 5)
 
 
 def test_a_request_to_this_machine_never_goes_to_a_proxy(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,32 +13,23 @@ from tasks.common.logs import SecretError, redact, register_secret, secret
 from tasks.store.address import redis_url_of
 
 
-@pytest.fixture
-def log() -> Iterator[logging.Logger]:
-    logger = logging.getLogger("whetstone.of.this.test")
-    logger.propagate = False
-    logger.setLevel(logging.INFO)
-    yield logger
-    logger.handlers.clear()
-    logs.set_fields({})
-
-
-def written_by(log: logging.Logger) -> io.StringIO:
-    """Have the log written as the environment says; gives where."""
+def new_log() -> tuple[logging.Logger, io.StringIO]:
+    """A log, and where it is written as the environment says."""
     handler = logging.StreamHandler(io.StringIO())
     logs.set_formatter(handler)
+    log = logging.Logger("of.this.test")
     log.addHandler(handler)
-    return handler.stream
+    return log, handler.stream
 
 
-def test_a_text_line_ends_with_what_it_is_about(log: logging.Logger) -> None:
-    written = written_by(log)
+def test_a_text_line_ends_with_what_it_is_about() -> None:
+    log, written = new_log()
     with logs.fields(run="demo-1", generation=0):
         with logs.fields(child="g0_child3_mut", stage="judge", task=""):
             log.info("asked %d times", 3)
         log.info("sent")
     log.info("over")
-    messages = [line.split("INFO whetstone.of.this.test ")[1] for line in written.getvalue().splitlines()]
+    messages = [line.split("INFO of.this.test ")[1] for line in written.getvalue().splitlines()]
     assert messages == [
         "asked 3 times  run=demo-1 generation=0 child=g0_child3_mut stage=judge",
         "sent  run=demo-1 generation=0",
@@ -47,7 +37,7 @@ def test_a_text_line_ends_with_what_it_is_about(log: logging.Logger) -> None:
     ]
 
 
-def test_no_secret_comes_through(log: logging.Logger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_secret_comes_through(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     secrets = ["sk-of-the-environment", "password-of-the-broker", "token-of-a-file", "key-that-was-just-read"]
     secrets += ["password-of-a-tracker"]
     (tmp_path / "token").write_text(secrets[2] + "\n")
@@ -55,7 +45,7 @@ def test_no_secret_comes_through(log: logging.Logger, monkeypatch: pytest.Monkey
     monkeypatch.setenv("WHETSTONE_REDIS_URL", f"redis://user:{secrets[1]}@host:6379/0")
     monkeypatch.setenv("HF_TOKEN_FILE", str(tmp_path / "token"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"https://user:{secrets[4]}@host/")
-    written = written_by(log)
+    log, written = new_log()
     register_secret(secrets[3])
     for text in secrets:
         log.info("with %s", text)

@@ -24,9 +24,8 @@ from tasks.questions import (
     read_questions,
 )
 from tasks.records import Example
-from tasks.tables import DatasetError, format_of
+from tasks.tables import DatasetError
 
-SAMPLE = Path(__file__).parents[2] / "configs" / "data" / "sample.jsonl"
 ROWS = [
     {"id": "a", "split": "train", "question": "How much?", "context": 'It was "5", then\n6.', "answer": "6"},
     {"id": "b", "split": "test", "question": "Who, and when?", "context": "", "answer": "Ünal"},
@@ -75,12 +74,8 @@ def test_the_same_rows_come_out_of_every_format(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "question;answer\nHow much, in all?;3,5\n",
-        "question|answer\nHow much, in all?|3,5\n",
-        'sep=,\r\nquestion,answer\r\n"How much, in all?","3,5"\r\n',
-        'sep=;\nquestion;answer\n"How much, in all?";3,5\n',
-        '"question","answer"\n"How much, in all?","3,5"\n',
         "question;answer;notes (a, b, c, d)\nHow much, in all?;3,5;-\n",
+        'sep=,\r\nquestion,answer\r\n"How much, in all?","3,5"\r\n',
     ],
 )
 def test_a_csv_file_is_read_with_its_own_delimiter(tmp_path: Path, text: str) -> None:
@@ -90,9 +85,7 @@ def test_a_csv_file_is_read_with_its_own_delimiter(tmp_path: Path, text: str) ->
 
 
 CITIES = ["Rome", "Paris", "Oslo"]
-NAMED = {"text": CITIES, "label": ["1", "2", "3"]}
-NUMBERED = {"text": CITIES, "label": [1, 2, 3]}
-LABELS = {"1": "Rome", "2": "Paris", "3": "Oslo"}
+LABELLED = {"text": CITIES, "label": ["1", "2", "3"]}
 
 
 @pytest.mark.parametrize(
@@ -100,7 +93,7 @@ LABELS = {"1": "Rome", "2": "Paris", "3": "Oslo"}
     [
         *((CITIES, answer) for answer in (1, "B", "1", "Paris")),
         (json.dumps(CITIES), "B"),  # a cell of a CSV file
-        *((labelled, answer) for labelled in (NAMED, NUMBERED, LABELS) for answer in (2, "2")),
+        *((labelled, 2) for labelled in (LABELLED, {"text": CITIES, "label": [1, 2, 3]})),
         *(({"A": "Rome", "C": "Paris", "D": "Oslo"}, answer) for answer in ("C", "Paris")),
     ],
 )
@@ -111,17 +104,15 @@ def test_the_gold_of_a_multiple_choice_row_is_a_text_and_the_question_shows_all(
     [found] = read_questions(write_jsonl(tmp_path / "q.jsonl", row))
     assert found.example.gold == "Paris"
     assert found.example.question == "Which city?\n\nChoices:\n- Rome\n- Paris\n- Oslo"
-    # And an answer that is a text in JSON is no index
-    row = {"question": "How many?", "choices": [2, 3, 0, 1], "answer": "3"}
-    assert read_questions(write_jsonl(tmp_path / "q.jsonl", row))[0].example.gold == "3"
 
 
 @pytest.mark.parametrize(
     ("choices", "answer"),
     [
-        *[(["2", "3"], 2), (["2", "3"], "Z"), (["2"], 0), ("2 or 3", "3"), ([2, None], 0), (NUMBERED, 0), (NAMED, 0)],
+        *((["2", "3"], answer) for answer in (2, "Z")),
+        *((choices, 0) for choices in (["2"], "2 or 3", [2, None], LABELLED)),
         # An index or a text?
-        *[([2, 3, 0, 1], 3), ("[2, 3, 0, 1]", "3"), ({"text": ["1", "0"], "label": ["A", "B"]}, 1)],
+        *(([2, 3, 0, 1], 3), ("[2, 3, 0, 1]", "3")),
     ],
 )
 def test_an_answer_that_is_no_choice_is_refused_unless_choices_are_left_out(
@@ -137,7 +128,6 @@ def test_an_answer_that_is_no_choice_is_refused_unless_choices_are_left_out(
     [
         ({"text": ["in 1903", "1903", "1903"], "answer_start": [1, 4, 4]}, '["in 1903", "1903"]'),  # SQuAD
         ({"value": "TV", "aliases": ["TV", "television"], "type": "Thing"}, '["TV", "television"]'),  # TriviaQA
-        ({"text": ["1903"]}, "1903"),
         ([7, "seven"], '["7", "seven"]'),
     ],
 )
@@ -148,16 +138,6 @@ def test_several_accepted_answers_are_read_in_the_forms_of_squad_and_triviaqa(
     assert read_questions(path)[0].example.gold == gold
     write_jsonl(path, {"question": "When?", "gold": answer, "answer": "now"})
     assert read_answer_rows(path)[0].gold == gold
-    # And in a cell as JSON
-    write_csv(
-        tmp_path / "q.csv", [{"question": "When?", "answer": gold if isinstance(answer, list) else json.dumps(answer)}]
-    )
-    assert read_questions(tmp_path / "q.csv")[0].example.gold == gold
-
-
-def test_an_answer_of_squad_that_nothing_answers_is_refused(tmp_path: Path) -> None:
-    nothing = {"question": "When?", "answer": {"text": [], "answer_start": []}}
-    assert "column answer" in faults(write_jsonl(tmp_path / "q.jsonl", nothing))[0]
 
 
 def test_a_cell_that_shows_a_list_and_is_no_json_is_refused(tmp_path: Path) -> None:
@@ -170,39 +150,22 @@ def test_a_cell_that_shows_a_list_and_is_no_json_is_refused(tmp_path: Path) -> N
     assert found.example.gold == shown[1]
 
 
-def test_the_columns_have_the_names_that_the_settings_give(tmp_path: Path) -> None:
+def test_columns_have_the_names_that_the_settings_give_and_one_that_no_row_has_is_refused(tmp_path: Path) -> None:
     row = {"nr": 7, "part": "dev", "q": "How much?", "passages": ["One.", "Two."], "gold": 3.5, "other": [1]}
-    columns = Columns(id="nr", question="q", answer="gold", context="passages", split="part")
+    path = write_jsonl(tmp_path / "q.jsonl", row)
+    columns = {"id": "nr", "question": "q", "answer": "gold", "context": "passages", "split": "part"}
     expected = [SplitExample(Example("7", "One.\n\nTwo.", "How much?", "3.5"), "dev")]
-    assert read_questions(write_jsonl(tmp_path / "q.jsonl", row), columns) == expected
-
-
-@pytest.mark.parametrize("option", ["id", "context", "split"])
-def test_a_column_that_is_named_and_that_no_row_has_is_refused(tmp_path: Path, option: str) -> None:
-    # given a name with a typing error, which would leave all contexts empty
-    row = {"question": "How much?", "answer": "6"}
-    path = write_jsonl(tmp_path / "q.jsonl", row, row)
-    with pytest.raises(DatasetError, match="no row has a column 'contxt'"):
-        read_questions(path, Columns(**{option: "contxt"}))
-    # when one row has it, then the others may lack it
-    assert len(read_questions(write_jsonl(path, row, row | {"contxt": "x"}), Columns(**{option: "contxt"}))) == 2
-
-
-def test_a_financebench_file_whose_first_row_lacks_its_id_is_refused_as_one(tmp_path: Path) -> None:
-    rows = [json.loads(line) for line in SAMPLE.read_text().splitlines()[:2]]
-    del rows[0]["financebench_id"]
-    assert "line 1: financebench_id is missing" in faults(write_jsonl(tmp_path / "q.jsonl", *rows))
-    other = [{"question": "?", "answer": "1", "evidence": evidence} for evidence in ("a page", ["a page"], [{}], None)]
-    assert format_of(write_jsonl(tmp_path / "other.jsonl", *other)) == "jsonl"
-    assert len(read_questions(tmp_path / "other.jsonl")) == len(other)
+    assert read_questions(path, Columns(**columns)) == expected
+    # such as a name with a typing error, which would leave all contexts empty
+    for option in ("id", "context", "split"):
+        with pytest.raises(DatasetError, match="no row has a column 'contxt'"):
+            read_questions(path, Columns(**columns | {option: "contxt"}))
 
 
 def test_a_split_is_picked_by_name_and_an_unknown_one_names_those_there_are() -> None:
     assert in_split(EXPECTED, "test") == (EXPECTED[1],)
     with pytest.raises(DatasetError, match="'validation'; the splits: 'test', 'train'"):
         in_split(EXPECTED, "validation")
-    with pytest.raises(DatasetError, match="no row names one"):
-        in_split([SplitExample(EXPECTED[0].example, "")], "train")
 
 
 def page(number: int = 3, text: str = "Sales were $5 million.", name: str = "doc_name") -> dict[str, Any]:
@@ -210,8 +173,7 @@ def page(number: int = 3, text: str = "Sales were $5 million.", name: str = "doc
 
 
 def row(identifier: str = "id_1", **changes: Any) -> dict[str, Any]:
-    whole = {"financebench_id": identifier, "question": "How much?", "answer": "$5 million", "evidence": [page()]}
-    return {name: value for name, value in {**whole, **changes}.items() if value is not ...}
+    return {"financebench_id": identifier, "question": "How much?", "answer": "$5", "evidence": [page()], **changes}
 
 
 def test_each_page_of_a_document_enters_the_context_once(tmp_path: Path) -> None:
@@ -222,28 +184,21 @@ def test_each_page_of_a_document_enters_the_context_once(tmp_path: Path) -> None
 
 GOOD_ROW = {"question": "How much?", "gold": "$5", "answer": "5 dollars"}
 FINANCEBENCH = {
-    "evidence is missing": row("no evidence", evidence=...),
-    "answer is null": row("null answer", answer=None),
+    "evidence is missing": row("no evidence", evidence=None),
     "invalid JSON at column 31": b'{"financebench_id": "broken", ',
     "financebench_id 'fine' is already on line 1": row("fine"),
-    "invalid UTF-8 at byte 24": b'{"financebench_id": "caf\xe9"}',
+    "financebench_id is missing": {name: value for name, value in row().items() if name != "financebench_id"},
     "the row is longer than 16,777,216 bytes": row("longest", question="x" * 48_000_000),
     f"evidence_text_full_page is longer than {PAGE_BYTES:,} bytes": row("huge", evidence=[page(text="x" * 5_000_000)]),
-    "not a JSON object": b"[1, 2]",
     "question is empty; answer is not text": row("two faults", question=" ", answer=7),
-    "question holds half of a surrogate pair": row("half a pair", question="\ud800?"),
     "evidence[0].evidence_page_num is not a whole number; evidence[1] is not an object": row(
         "pageless", evidence=[{**page(), "evidence_page_num": None}, "text"]
     ),
-    "invalid JSON": b"[" * 100_000,
 }
 TABLE = {
     "column question is empty": {"id": "c", "question": " ", "answer": "1"},
     "column answer is null": {"id": "d", "question": "?", "answer": None},
-    "invalid JSON at column 2: Expecting property name enclosed in double quotes": b"{",
-    "column question is not text": {"question": ["x"], "answer": "1"},
-    "column answer is not text": {"question": "?", "answer": True},
-    "column context is not text": {"question": "?", "answer": "1", "context": {"a": 1}},
+    "column answer is not text": {"question": "?", "answer": {"text": [], "answer_start": []}},
     "column split is not text": {"question": "?", "answer": "1", "split": ["x"]},
     "column 'id': 'a' is already in line 1": ROWS[0],
     "not a JSON object": b'["a list"]',
@@ -252,12 +207,10 @@ TABLE = {
     "column answer is nan": b'{"id": "f", "question": "How many?", "answer": NaN}',
 }
 ANSWERS = {
-    "invalid JSON": b"{",
+    "invalid JSON": b"[" * 100_000,
     "question is empty; gold is null": GOOD_ROW | {"gold": None, "question": ""},
     "answer is missing": {"question": "a", "gold": "b"},
-    "answer is not text": GOOD_ROW | {"answer": 5},
-    "not a JSON object": b"[1]",
-    "invalid UTF-8": b'{"question": "\xff"}',
+    "invalid UTF-8 at byte 14": b'{"question": "\xff"}',
     "half of a surrogate pair": GOOD_ROW | {"answer": "\ud800"},
 }
 
@@ -278,18 +231,13 @@ def test_all_faults_are_said_at_once_by_line(tmp_path: Path, read: Any, good: An
     assert [words for fault, words in zip(found, bad, strict=True) if words not in fault] == []
 
 
-def test_faults_of_a_csv_have_their_lines_also_below_a_named_delimiter(tmp_path: Path) -> None:
-    path, text = tmp_path / "q.csv", 'id,question,answer\na,"How\nmuch?",5\nb,Who?\nc,Who?,x,y\nd,,1\n'
-    for above, named in ((0, ""), (1, "sep=,\n")):
-        path.write_text(named + text, "utf-8")
-        assert faults(path) == [
-            f"line {4 + above}: the row ends before column 'answer'",
-            f"line {5 + above}: 1 more cells than the header has",
-            f"line {6 + above}: column question is empty",
-        ]
-
-
-def test_a_parquet_file_names_rows_and_columns(tmp_path: Path) -> None:
+def test_faults_of_csv_and_parquet_have_their_lines_or_rows(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text('sep=,\nid,question,answer\na,"How\nmuch?",5\nb,Who?\nc,Who?,x,y\nd,,1\n')
+    assert faults(tmp_path / "q.csv") == [
+        "line 5: the row ends before column 'answer'",
+        "line 6: 1 more cells than the header has",
+        "line 7: column question is empty",
+    ]
     said = faults(write_parquet(tmp_path / "q.parquet", [{**ROWS[0], "question": None}, {**ROWS[1], "answer": ""}]))
     assert said == ["row 1: column question is null", "row 2: column answer is empty"]
     with pytest.raises(DatasetError, match="no column 'question'"):
@@ -301,12 +249,10 @@ def test_rows_to_judge_come_in_order_blank_lines_and_other_fields_passed_over(tm
     empty = json.dumps(GOOD_ROW | {"answer": "", "model": "x"})
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD_ROW).encode() + b"\r\n\n" + empty.encode())
     assert read_answer_rows(path) == [AnswerRow("How much?", "$5", "5 dollars"), AnswerRow("How much?", "$5", "")]
-    for content in (b"", b"\n\n"):
-        path.write_bytes(content)
-        with pytest.raises(DatasetError, match=r"rows\.jsonl"):
-            read_answer_rows(path)
-    with pytest.raises(DatasetError, match=r"none\.jsonl"):
-        read_answer_rows(tmp_path / "none.jsonl")
+    path.write_bytes(b"\n\n")
+    for name in ("rows.jsonl", "none.jsonl"):
+        with pytest.raises(DatasetError, match=name):
+            read_answer_rows(tmp_path / name)
 
 
 NAMES = st.sampled_from(["id", "question", "answer", "context", "split", "x"])
@@ -326,28 +272,13 @@ def test_whatever_a_row_holds_it_is_read_or_refused(tmp_path_factory: pytest.Tem
 
 
 def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
-    """Two million times one text take a few kilobytes: the footer's number of rows is checked before any is read."""
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-
-    def write(rows: int, length: int, *, in_lists: bool = False) -> Path:
-        texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows, pyarrow.int32()), ["x" * length])
-        columns = {"question": texts, "answer": texts}
-        if in_lists:  # one of one text, and one of all others
-            short = pyarrow.array(["x"] * 2)
-            ends = pyarrow.array([0, 1, rows], pyarrow.int32())
-            columns = {"question": short, "answer": short, "context": pyarrow.ListArray.from_arrays(ends, texts)}
-        parquet.write_table(pyarrow.table(columns), tmp_path / "q.parquet")
-        return tmp_path / "q.parquet"
-
-    def assert_refused(path: Path, said: str) -> None:
+    path = tmp_path / "q.parquet"
+    # by its number of rows, and by the length of their texts together
+    monkeypatch.setattr(tables, "TABLE_BYTES", 1_000_000)
+    for rows, said in ((2_000_000, "more than 1,000,000 rows"), (2000, "more than 1,000,000 bytes")):
+        texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows, pyarrow.int32()), ["x" * 1000])
+        parquet.write_table(pyarrow.table({"question": texts, "answer": texts}), path)
+        assert path.stat().st_size < 1_000_000
         with pytest.raises(DatasetError, match=said):
             read_questions(path)
-
-    path = write(2_000_000, 1000)
-    assert path.stat().st_size < 1_000_000
-    assert_refused(path, "more than 1,000,000 rows")
-    # And so are rows whose texts together are too long for a process
-    monkeypatch.setattr(tables, "TABLE_BYTES", 1_000_000)
-    assert_refused(write(2000, 1000), "more than 1,000,000 bytes")
-    assert_refused(write(2000, 1000, in_lists=True), "more than 1,000,000 bytes")
-    assert len(read_questions(write(900, 1000, in_lists=True))) == 2

@@ -1,16 +1,15 @@
-"""The stages of a candidate: what each asks of it, and what their records add up to."""
+"""The stages of a candidate, and what each asks of it."""
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 from simulated_run import RUN
 
-from tasks.plan import Candidate, ExampleSet, Merge, Plan, outcome, stage_refs
-from tasks.records import Example, Score
+from tasks.plan import Candidate, ExampleSet, Merge, Plan, stage_refs
+from tasks.records import Example
 from tasks.stage import Stage
 from tasks.store.store import Store
 
@@ -47,30 +46,13 @@ def test_without_the_cache_a_search_answers_each_individual_anew_and_a_measureme
     assert salt("finalists", 2) == salt("test", 3) == salt("final", 5)
 
 
-def fields(candidate: Candidate) -> list[str]:
-    return [ref.field for ref in stage_refs(candidate)]
-
-
 def test_a_candidate_is_merged_evaluated_mutated_and_evaluated_again() -> None:
+    def fields(candidate: Candidate) -> list[str]:
+        return [ref.field for ref in stage_refs(candidate)]
+
     evaluation = ["3:pre:answer", "3:pre:judge", "3:pre:score"]
     again = ["3:mut:reflect", "3:mut:answer", "3:mut:judge", "3:mut:score"]
     assert fields(Candidate(3, (0.0,))) == evaluation
     assert fields(Candidate(3, (0.0,), merge=Merge("a", 0.1, "b", 0.2))) == ["3:pre:merge", *evaluation]
     assert fields(Candidate(3, (0.0,), target=0)) == [*evaluation, *again]
     assert fields(Candidate(3, (0.0,), rewrite=True)) == [*evaluation, "3:mut:reflect"]
-
-
-def test_a_mutation_comes_back_with_both_scores() -> None:
-    candidate, before, after = (
-        Candidate(0, (0.0, 0.0), target=1),
-        Score(0.5, 0.4, 0.6, 30.0),
-        Score(0.7, 0.5, 0.8, 20.0),
-    )
-    records: dict[str, dict[str, Any]] = {field: {} for field in fields(candidate)}
-    records["0:pre:answer"] = records["0:mut:answer"] = {"generated": 1}
-    records["0:pre:score"] = dataclasses.asdict(before)
-    records["0:mut:reflect"] = {"delta": -1.5, "scratchpad": "after"}
-    assert outcome(candidate, {k: v for k, v in records.items() if k != "0:mut:score"}) is None
-    result = outcome(candidate, records | {"0:mut:score": dataclasses.asdict(after)})
-    assert result is not None and result.deltas is None
-    assert (result.pre, result.delta, result.mutated_scratchpad, result.mut) == (before, -1.5, "after", after)
