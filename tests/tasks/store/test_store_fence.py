@@ -9,25 +9,24 @@ import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
-from test_store_plans import PLAN, failure, make_run
+from farm_bench import until
+from simulated_run import RUN
+from test_store_plans import PLAN, failure
 
 from tasks.common.process import identify
 from tasks.records import JobSpec
-from tasks.store import keys
 from tasks.store.address import store_url
 from tasks.store.client import RunTaken, connect, hold_lock
 from tasks.store.ownership import Owner, RunLease, read_lease
 from tasks.store.store import Store
 
-RUN = make_run("run")
 FAILED = dataclasses.replace(failure("0", 1), run="run")
 SCORE = ("run", PLAN.name, "0:pre:score", {"fitness": 1.0})
 WRITES: dict[str, Callable[[Store], Any]] = {
-    "put_run": lambda store: store.put_run(RUN),
+    "put_run": lambda store: store.put_run(dataclasses.replace(RUN, id="run")),
     "put_metadata": lambda store: store.put_metadata("run", "status", "{}"),
     "set_requirements": lambda store: store.set_requirements("run", "code", "model"),
     "put_examples": lambda store: store.put_examples("run", {}),
@@ -83,49 +82,26 @@ def test_no_write_of_an_earlier_owner_is_done(store: Store, name: str) -> None:
 
 def test_nothing_is_written_in_the_name_of_a_run_that_was_deleted(store: Store) -> None:
     first, _ = take(store)
-    first.put_run(RUN)
+    WRITES["put_run"](first)
     first.delete_run("run")
     with pytest.raises(RunTaken):
         first.put_metadata("run", "status", "{}")
     assert store.redis.keys("*") == []
 
 
-def test_a_plan_that_was_deleted_takes_no_record_also_when_it_is_made_again(store: Store) -> None:
-    # Given a task at work whose plan is deleted
-    owner, _ = take(store)
-    owner.put_plan("run", PLAN)
-    attempt = owner.begin_attempt("run", PLAN.name, lambda failures: [])
-    owner.forget_plans("run", [PLAN.name])
-    # When the task ends, then there is no record, nor when a plan of this name is made again
-    store.put_stage(*SCORE, attempt)
-    assert store.redis.exists(keys.plan_key("run", PLAN.name)) == 0
-    owner.put_plan("run", PLAN)
-    store.put_stage(*SCORE, attempt)
-    assert store.stages("run", PLAN.name) == {}
-
-
-def test_a_lease_is_held_by_one_process_until_it_gives_it_up(store: Store) -> None:
-    first, second = make_lease(store), make_lease(store)
+def test_a_lease_is_held_by_one_process_until_it_gives_it_up_or_is_replaced(store: Store) -> None:
+    first, second, third = make_lease(store), make_lease(store), make_lease(store)
     assert first.take() and first.take()  # a reply that was lost: it is asked again
     assert (second.take(), second.renew()) == (False, False)
     held = read_lease(store.redis, "run")
     assert held is not None and held.owner == first.owner
-    second.release()  # not its own: nothing happens
-    assert first.renew()
-    first.release()
-    assert read_lease(store.redis, "run") is None
-    assert second.take() and not first.renew()
-
-
-def test_of_several_that_replace_an_owner_one_succeeds(store: Store) -> None:
-    first, second, third = make_lease(store), make_lease(store), make_lease(store)
-    assert first.take()
-    held = first.held()
+    # Of several that replace an owner one succeeds, and one that does not know it gives up nothing of the other's
     assert second.take(replaced=held) and not third.take(replaced=held)
-    assert not first.renew()
-    # And one that does not know it gives up nothing of the other's
     first.release()
-    assert second.renew()
+    assert (first.renew(), second.renew()) == (False, True)
+    second.release()
+    assert read_lease(store.redis, "run") is None
+    assert third.take()
 
 
 def test_an_owner_says_who_it_is_and_whether_it_has_ended() -> None:
@@ -158,26 +134,21 @@ def test_one_works_while_the_others_wait(store: Store) -> None:
     assert store.redis.keys("*") == []
 
 
-def test_a_lock_is_kept_for_longer_than_its_time_to_live(store: Store) -> None:
-    with hold_lock(store.redis, "work", ttl=0.4):
-        threading.Event().wait(1.0)
-        assert store.redis.exists("whetstone:lock:work")
-
-
-def hold(url: str, ttl: float, ready: Connection) -> None:
-    """In a process of its own: take the lock, say so, and keep it until killed."""
+def hold(url: str, ttl: float) -> None:
+    """In a process of its own: take the lock and keep it until killed."""
     with hold_lock(connect(store_url(url)), "work", ttl):
-        ready.send("held")
         threading.Event().wait()
 
 
 @pytest.mark.timeout(30)
-def test_the_lock_of_a_killed_process_is_free_again(store: Store, valkey_url: str) -> None:
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=hold, args=(valkey_url, 1.0, sender))
+def test_a_lock_is_kept_for_longer_than_its_time_to_live_until_its_process_is_killed(
+    store: Store, valkey_url: str
+) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=hold, args=(valkey_url, 0.5))
     process.start()
-    assert receiver.recv() == "held"
+    until(lambda: store.redis.exists("whetstone:lock:work"))
+    threading.Event().wait(1.2)
+    assert store.redis.exists("whetstone:lock:work")
     process.kill()
     process.join()
     with hold_lock(store.redis, "work", ttl=1.0):

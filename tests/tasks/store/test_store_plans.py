@@ -8,7 +8,7 @@ import pytest
 from simulated_run import RUN
 
 from tasks.plan import Candidate, Merge, Plan
-from tasks.records import Failure, Run
+from tasks.records import Failure
 from tasks.store.store import Store, record_use
 
 PLAN = Plan(
@@ -26,10 +26,6 @@ def failure(name: str, attempt: int) -> Failure:
     return Failure("r", PLAN.name, name, f"g0_pop{name}", "score", "E", f"task-{name}", 1, float(name), attempt)
 
 
-def make_run(run_id: str) -> Run:
-    return dataclasses.replace(RUN, id=run_id, target=dataclasses.replace(RUN.target, prompt_template="{context}\n\n"))
-
-
 def test_the_first_record_of_a_stage_stands_until_a_different_plan_takes_its_name(store: Store) -> None:
     store.put_plan("r", PLAN)
     for fitness in (1.0, 2.0):
@@ -40,18 +36,23 @@ def test_the_first_record_of_a_stage_stands_until_a_different_plan_takes_its_nam
     assert store.stages("r", PLAN.name) == {}
 
 
-def test_records_that_are_forgotten_are_not_written_again_by_a_task_of_an_earlier_attempt(store: Store) -> None:
+@pytest.mark.parametrize("forget", ["forget_stages", "forget_plans"])
+def test_records_that_are_forgotten_are_not_written_again_by_a_task_of_an_earlier_attempt(
+    store: Store, forget: str
+) -> None:
     # Given a plan with a record, and a task of its first attempt that is still at work
     store.put_plan("r", PLAN)
     store.begin_attempt("r", PLAN.name, lambda failures: [])
     store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 3.0}, 1)
-    # When the records are forgotten, and the task ends after that
-    store.forget_stages("r", [PLAN.name, "g9_child"])
-    store.put_stage("r", PLAN.name, "1:pre:judge", {"by": "old"}, 1)
-    assert store.stages("r", PLAN.name) == {}
+    # When the records are forgotten, and the task ends after that, and again when the plan is made anew
+    getattr(store, forget)("r", [PLAN.name, "g9_child"])
+    for _ in range(2):
+        store.put_stage("r", PLAN.name, "1:pre:judge", {"by": "old"}, 1)
+        assert store.stages("r", PLAN.name) == {}
+        store.put_plan("r", PLAN)
     # Then only the next attempt leaves records
-    assert store.begin_attempt("r", PLAN.name, lambda failures: []) == 2
-    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0}, 2)
+    attempt = store.begin_attempt("r", PLAN.name, lambda failures: [])
+    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0}, attempt)
     assert store.stages("r", PLAN.name) == SCORED and store.plan("r", PLAN.name) == PLAN
 
 
@@ -66,11 +67,9 @@ def test_failures_are_forgotten_by_the_next_attempt(store: Store) -> None:
 
 
 def test_a_run_comes_back_as_it_went_in_newlines_and_all(store: Store) -> None:
-    run = make_run("here")
+    run = dataclasses.replace(RUN, target=dataclasses.replace(RUN.target, prompt_template="{context}\n\n"))
     store.put_run(run)
-    assert store.run("here") == run and run.target.prompt_template.endswith("\n\n")
-    with pytest.raises(KeyError, match="elsewhere"):
-        store.run("elsewhere")
+    assert store.run(run.id) == run
 
 
 def test_lost_counters_are_restored_once_where_the_reply_is_lost_and_the_command_is_sent_again(store: Store) -> None:

@@ -47,19 +47,19 @@ def test_every_write_is_waited_out_and_happens_once_the_store_accepts_it(
     store.redis.flushall()
 
 
-@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize("reason", [*REASONS, "does not answer and stays connected"])
 def test_a_store_that_refuses_for_too_long_ends_the_command_with_the_reason(
     refusing_valkey: RefusingValkey, reason: str
 ) -> None:
-    client = connect(store_url(refusing_valkey.url), Waiting(0.5))
-    with refusing_valkey.refusals[reason]():
-        with pytest.raises(StoreUnusable, match=f"the store {reason}.*, for 0 s"):
+    client = connect(store_url(refusing_valkey.url), Waiting(1.0), timeout_s=0.2)
+    with refusing_valkey.refusals.get(reason, refusing_valkey.silent)():
+        with pytest.raises(StoreUnusable, match=f"the store {reason[:15]}.*, for 1 s"):
             client.set("key", "x" * 100)
         # What is still done to end in order does not wait again.
         began = time.monotonic()
         with pytest.raises(redis.RedisError):
             client.set("key", "x" * 100)
-        assert time.monotonic() - began < 0.4
+        assert time.monotonic() - began < 0.8
 
 
 def test_room_is_made_in_a_memory_that_is_full(refusing_valkey: RefusingValkey) -> None:
@@ -85,14 +85,6 @@ def test_room_is_made_in_a_memory_that_is_full(refusing_valkey: RefusingValkey) 
         store.redis.flushall()
 
 
-def test_a_server_that_stops_answering_is_an_error_in_time_and_not_for_ever(refusing_valkey: RefusingValkey) -> None:
-    client = connect(store_url(refusing_valkey.url), Waiting(1.0), timeout_s=0.5)
-    client.ping()
-    with refusing_valkey.silent(), pytest.raises(StoreUnusable, match="does not answer"):
-        client.get("key")
-    assert client.ping()
-
-
 def test_the_transactions_of_kombu_are_sent_once(refusing_valkey: RefusingValkey) -> None:
     # Given a client with the policy of the broker's connections, whose server refuses writes
     client = redis.Redis.from_url(refusing_valkey.url, retry=ONE_TRY)
@@ -105,8 +97,6 @@ def test_the_transactions_of_kombu_are_sent_once(refusing_valkey: RefusingValkey
         pipe.set("key", "x" * 100)
 
     # then a transaction that watches a key ends with the refusal
-    for refusal in (refusing_valkey.full_memory, refusing_valkey.replica):
-        tries.clear()
-        with refusal(), pytest.raises(redis.ResponseError):
-            client.transaction(change, "key")
-        assert len(tries) == 1
+    with refusing_valkey.full_memory(), pytest.raises(redis.ResponseError):
+        client.transaction(change, "key")
+    assert len(tries) == 1
