@@ -36,7 +36,7 @@ def test_tls_is_checked_unless_the_address_says_otherwise() -> None:
 )
 def test_what_is_no_address_is_refused_by_all(url: str) -> None:
     for write in (broker_url, backend_url, store_url):
-        with pytest.raises(ValueError, match="address|host|database|redis|option") as refused:
+        with pytest.raises(ValueError, match=r"address|host|database|redis|option") as refused:
             write(url)
         assert "s3cret" not in str(refused.value)
 
