@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from simulated_measurer import Reply, Respond, SimulatedMeasurer, evolve_settings
 
-from orchestrator.evolve.arms import Clusters, collected_sides, make_arms, measure_plain, sides_of, vectors_of
+from orchestrator.evolve.arms import make_arms, measure_plain, sides_of
 from orchestrator.evolve.systems import Arm, Book
-from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
 from tasks.plan import Candidate
 from tasks.records import ClusterFigures, JudgedAnswer, Sides
-from tasks.store.store import Store
 
 CLUSTERS = 10  # of six buckets by waste: ends of a turn first, and last what no answer used
 FIGURES = ClusterFigures(eos=0, pinned=CLUSTERS - 1, log_odds=(0.0, 1.0, -2.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
 
 
-class World:
-    """A preparation, with its caps, and the sides that it has had clusters made of."""
+def prepare(respond: Respond, prompts: Mapping[str, str], caps: list[int] | None = None, **options: object) -> Book:
+    """What is known before the search; `caps` is told those that were tried."""
+    tried, made = [] if caps is None else caps, list[str]()
 
-    def __init__(self, respond: Respond, caps: list[int] | None = None, **options: object) -> None:
-        self.measurer = SimulatedMeasurer(respond, training=60)
-        self.settings = evolve_settings(**options)
-        self.caps = [] if caps is None else caps
-        self.sides: list[Sides | None] = []
+    def measurer(cap: int) -> SimulatedMeasurer:
+        tried.append(cap)
+        return SimulatedMeasurer(respond, training=60)
 
-    def prepare(self, prompts: Mapping[str, str]) -> Book:
-        plain, cap, measurer = measure_plain(self.settings, prompts["plain"], self._measurer)
-        return make_arms(self.settings, prompts, plain, cap, measurer, self._cluster)
+    def cluster(sides: Sides | None) -> tuple[str, ClusterFigures]:
+        made.append(f"clustering {len(made) + 1}")
+        return made[-1], FIGURES
 
-    def _measurer(self, cap: int) -> SimulatedMeasurer:
-        self.caps.append(cap)
-        return self.measurer
-
-    def _cluster(self, sides: Sides | None) -> tuple[str, ClusterFigures]:
-        self.sides.append(sides)
-        return f"clustering {len(self.sides)}", FIGURES
+    settings = evolve_settings(**options)
+    plain, cap, asked = measure_plain(settings, prompts["plain"], measurer)
+    return make_arms(settings, prompts, plain, cap, asked, cluster)
 
 
 SHORT = {"one sentence": "In one sentence.", "one word": "In one word."}
@@ -59,7 +48,7 @@ def by_prompt(candidate: Candidate, question: int) -> Reply:
 
 
 def test_a_longer_and_better_prompt_is_an_arm_and_each_arm_has_clusters_and_vectors_of_its_own() -> None:
-    book = World(by_prompt).prepare(PROMPTS)
+    book = prepare(by_prompt, PROMPTS, delta_bound=10)
     assert [(arm.name, arm.system_prompt, arm.clustering) for arm in book.arms] == [
         ("plain", "", "clustering 1"),
         ("80 words", "Work step by step.", "clustering 2"),
@@ -71,20 +60,12 @@ def test_a_longer_and_better_prompt_is_an_arm_and_each_arm_has_clusters_and_vect
         (arm.name, arm.system_prompt, arm.clustering) for arm in book.arms
     }
     assert all(one.training and one.ordering is None for one in vectors)
-
-
-def test_the_vectors_of_an_arm_have_one_bounded_delta_a_cluster_and_raise_the_end_where_they_say_so() -> None:
-    arm = Arm("80 words", "Work step by step.", "a clustering")
-    found = {one.name.removeprefix("80 words: "): one.deltas for one in vectors_of(arm, FIGURES, CLUSTERS, bound=10.0)}
-    zeros = (0.0,) * (CLUSTERS - 1)
-    assert found["end +10"] == (10.0, *zeros)
+    # An arm's vectors have one bounded delta a cluster, and raise the end of a turn where their names say so
+    found = {one.name.removeprefix("80 words: "): one.deltas for one in vectors if one.arm == "80 words"}
+    assert found["end +10"] == (10.0, *(0.0,) * (CLUSTERS - 1))
     assert found["log-odds x1"][:4] == (0.0, -1.0, 2.0, -6.0)
     assert found["log-odds x2"][:4] == (0.0, -2.0, 4.0, -10.0)  # not -12
     assert found["log-odds x2, end +10"] == (10.0, *found["log-odds x2"][1:])
-    for name, deltas in found.items():
-        assert len(deltas) == CLUSTERS and (deltas[0] > 0) == ("end" in name)
-    # Clusters by meaning have no log-odds
-    assert len(vectors_of(arm, ClusterFigures(eos=0), CLUSTERS, bound=10.0)) == 1
 
 
 def answer(example: str, text: str, right: bool = True, whole: bool = True) -> JudgedAnswer:
@@ -123,7 +104,7 @@ def test_the_cap_is_doubled_until_hardly_an_answer_of_the_plain_model_reaches_it
     longest: int, loops: bool, caps: list[int]
 ) -> None:
     found: list[int] = []
-    book = World(long_answers(found, longest, loops), found, target_max_new_tokens=96).prepare({"plain": ""})
+    book = prepare(long_answers(found, longest, loops), {"plain": ""}, found, target_max_new_tokens=96)
     assert found == caps and book.cap == caps[-1]
     assert max(book.plain.on("training").tokens) == min(longest, caps[-1])
 
@@ -131,39 +112,13 @@ def test_the_cap_is_doubled_until_hardly_an_answer_of_the_plain_model_reaches_it
 def test_a_model_whose_answers_have_no_end_is_refused_unless_all_count_as_whole() -> None:
     caps: list[int] = []
     with pytest.raises(SettingsError, match=r"CONFIG_TARGET_MAX_NEW_TOKENS: 8 of 60 answers .* cut at 768 tokens"):
-        World(long_answers(caps, 10_000), caps, target_max_new_tokens=96).prepare({"plain": ""})
-    every = World(long_answers(caps, 10_000), caps, target_max_new_tokens=96, whole="n")
-    assert every.prepare({"plain": ""}).cap == 96
+        prepare(long_answers(caps, 10_000), {"plain": ""}, caps, target_max_new_tokens=96)
+    every = prepare(long_answers(caps, 10_000), {"plain": ""}, caps, target_max_new_tokens=96, whole="n")
+    assert every.cap == 96
 
 
 def test_the_specification_s_search_has_one_arm_with_the_run_s_clusters_and_no_vectors() -> None:
-    world = World(by_prompt, whole="n")
-    book = world.prepare(PROMPTS)
+    book = prepare(by_prompt, PROMPTS, whole="n")
     assert book.arms == (Arm("plain", "", "clustering 1"),)
     assert not book.of_kind("vector")
     assert all(one.training for one in book.systems) and len(book.systems) == len(PROMPTS)
-
-
-WASTE = {"clusters_by": "waste", "initial_deltas_path": "zero"}
-
-
-def test_clusters_by_waste_take_the_answers_of_a_collection_where_one_is_named(tmp_path: Path) -> None:
-    assert collected_sides(evolve_settings(**WASTE)) is None
-    path = tmp_path / "phase0_data.json"
-    pairs = [{"verbose_answer": "It is so.", "compressed_answer": "Yes."}]
-    path.write_text(json.dumps({"splits": {"train": [{"retained_pairs": pairs}]}}))
-    settings = evolve_settings(**WASTE, clusters_from=path)
-    assert collected_sides(settings) == Sides(("It is so.",), ("Yes.",))
-    # A file that goes between is reported as a setting
-    path.unlink()
-    with pytest.raises(SettingsError, match="CONFIG_CLUSTERS_FROM"):
-        collected_sides(settings)
-
-
-def test_clusters_whose_answers_are_lost_with_the_store_are_refused_by_the_file_that_had_them(
-    store: Store, tmp_path: Path
-) -> None:
-    lost: Any = SimpleNamespace(dispatcher=SimpleNamespace(store=store, run_id="run"))
-    clusters = Clusters(lost, evolve_settings(**WASTE), OutputFolder(tmp_path), lambda step, progress: None)
-    with pytest.raises(OutputError, match=r"cluster_sides\.json does not make the clusters abcd again"):
-        clusters.restore([Arm("plain", "", "abcd")])

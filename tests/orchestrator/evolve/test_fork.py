@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,39 +33,14 @@ def test_what_a_fork_begins_with(finished_run: Path, tmp_path: Path) -> None:
     copied = shutil.copytree(finished_run, tmp_path / "run@1")
     assert find_fork(str(copied)).at == "the end of 2 generations"
     assert find_fork(f"{copied}@1").at == "generation 1"
-
-
-@pytest.mark.parametrize(
-    ("place", "fault"),
-    [
-        ("@3", "has generations 0 to 1, and 2 for its end; there is no 3"),
-        ("@g7_pop0", "has no individual 'g7_pop0'"),
-        ("x", "holds no run"),
-    ],
-)
-def test_a_place_that_a_run_does_not_have_is_refused(finished_run: Path, place: str, fault: str) -> None:
-    with pytest.raises(OutputError, match=fault):
-        find_fork(f"{finished_run}{place}")
-
-
-def halved(content: bytes) -> bytes:
-    return content[: len(content) // 2]
-
-
-def without_last_line(content: bytes) -> bytes:
-    return b"".join(content.splitlines(keepends=True)[:-1])
-
-
-@pytest.mark.parametrize("place", ["", "@0", "@g0_pop0"])
-@pytest.mark.parametrize("name", ["history.jsonl", "individuals.jsonl", "evolution_state.json", "systems.json"])
-@pytest.mark.parametrize("damage", [halved, without_last_line, lambda content: bytes(len(content))])
-def test_a_run_of_which_a_file_is_damaged_is_not_forked(
-    finished_run: Path, tmp_path: Path, damage: Any, name: str, place: str
-) -> None:
-    file = shutil.copytree(finished_run, tmp_path / "run") / name
-    file.write_bytes(damage(file.read_bytes()))
-    with pytest.raises(OutputError, match=re.escape(name)):
-        find_fork(f"{tmp_path / 'run'}{place}")
+    # and what a run does not have is refused
+    for place, fault in (
+        ("@3", "there is no 3"),
+        ("@g7_pop0", "has no individual"),
+        ("x", "no run"),
+    ):
+        with pytest.raises(OutputError, match=fault):
+            find_fork(f"{finished_run}{place}")
 
 
 @pytest.mark.parametrize(
@@ -79,6 +52,5 @@ def test_a_run_of_which_a_file_is_damaged_is_not_forked(
     ],
 )
 def test_settings_that_do_not_fit_a_fork_are_refused(finished_run: Path, overrides: dict[str, str], fault: str) -> None:
-    for given in (overrides, [f"{name}={value}" for name, value in overrides.items()]):
-        with pytest.raises(SettingsError, match=fault):
-            resolve_fork(f"{finished_run}@1", None, given)
+    with pytest.raises(SettingsError, match=fault):
+        resolve_fork(f"{finished_run}@1", None, overrides)

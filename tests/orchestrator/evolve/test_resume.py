@@ -60,11 +60,10 @@ def test_what_a_verdict_or_the_search_depends_on_may_not_change(
 
 
 def test_a_run_whose_history_was_cut_does_not_go_on(finished_run: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(finished_run, tmp_path / "run")
-    history = (folder / "history.jsonl").read_text().splitlines(keepends=True)
-    (folder / "history.jsonl").write_text(history[0])
+    history = shutil.copytree(finished_run, tmp_path / "run") / "history.jsonl"
+    history.write_text(history.read_text().splitlines(keepends=True)[0])
     with pytest.raises(OutputError, match=r"history\.jsonl has 1 of the 2 generations"):
-        start_evolution(saved_settings(folder), fresh=False, plain=True)
+        start_evolution(saved_settings(history.parent), fresh=False, plain=True)
 
 
 def test_a_server_that_answered_when_no_process_worked_on_the_run_is_unknown(

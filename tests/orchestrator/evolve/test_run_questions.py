@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from simulated_measurer import evolve_settings
 
 from orchestrator.evolve.questions import (
-    apply_too_long,
     check_judge,
     check_same_questions,
     choose_examples,
@@ -21,7 +18,6 @@ from orchestrator.evolve.questions import (
 )
 from orchestrator.report.statistics import correctness_change, non_inferiority
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.runs.jobs import LongPrompts
 from orchestrator.settings import SettingsError
 from orchestrator.settings.options import Settings
 from tasks.records import Example
@@ -39,18 +35,11 @@ OWN = {
     "training": "train", "validation": "dev", "test": "held out",
 }  # fmt: skip
 
-Settle = Callable[..., Settings]
 
-
-@pytest.fixture
-def settle(tmp_path: Path) -> Settle:
+def settle(folder: Path, content: str = CSV, **options: object) -> Settings:
     """Settings for a file with this content, with these options."""
-
-    def make(content: str, **options: object) -> Settings:
-        (path := tmp_path / "questions.csv").write_text(content)
-        return evolve_settings(data_path=path, **options)
-
-    return make
+    (path := folder / "questions.csv").write_text(content)
+    return evolve_settings(data_path=path, **{**OWN, **options})
 
 
 def test_financebench_has_no_splits_so_that_its_indices_count_all_rows() -> None:
@@ -76,48 +65,23 @@ def test_financebench_has_no_splits_so_that_its_indices_count_all_rows() -> None
     ],
 )
 def test_everything_that_is_wrong_with_the_sets_is_said_at_once(
-    settle: Settle, sets: dict[str, str], problems: list[str]
+    tmp_path: Path, sets: dict[str, str], problems: list[str]
 ) -> None:
     with pytest.raises(SettingsError) as error:
-        choose_examples(settle(CSV, **{**OWN, **sets}))
+        choose_examples(settle(tmp_path, **sets))
     assert len(error.value.problems) == len(problems)
     for said, expected in zip(error.value.problems, problems, strict=True):
         assert re.match(expected, said)
 
 
-def test_a_judge_must_fit_the_data_and_be_there_for_the_workers_of_an_embedded_farm(settle: Settle) -> None:
-    wordy = settle(CSV.replace(",22", ",many").replace(",66", ",several"), **OWN, judge="exact_number")
+def test_a_judge_must_fit_the_data_and_be_there_for_the_workers_of_an_embedded_farm(tmp_path: Path) -> None:
+    wordy = settle(tmp_path, CSV.replace(",22", ",many").replace(",66", ",several"), judge="exact_number")
     with pytest.raises(SettingsError, match=r"CONFIG_JUDGE: .*: train/2 \('many'\), held out/1 \('several'\)$"):
         check_judge(wordy, choose_examples(wordy))
-    for judge in ("exact_number", "three_stages"):
-        check_judge(found := settle(CSV, **OWN, judge=judge), choose_examples(found))
-    rows: Any = {"training": [], "validation": [], "test": []}
-    absent = {**OWN, "judge": "no_such_module:judge"}
+    check_judge(found := settle(tmp_path, judge="exact_number"), examples := choose_examples(found))
     with pytest.raises(SettingsError, match="CONFIG_JUDGE: the judge 'no_such_module:judge' cannot be loaded"):
-        check_judge(settle(CSV, **absent), rows)
-    check_judge(settle(CSV, **absent, farm="external"), rows)
-
-
-def test_a_question_that_two_sets_have_under_other_ids_is_reported(settle: Settle) -> None:
-    # given a test set that repeats two questions of the training set, and one of validation with another context
-    content = """id,split,question,context,answer
-1,train,One?,a,11
-2,train,Two?,a,22
-3,validation,One?,b,33
-4,validation,Two?,a,22
-5,test,One?,a,11
-6,test, Two? ,a,22
-"""
-    examples = choose_examples(settle(content, training="train", validation="validation", test="test"))
-    # when and then
-    assert [line.partition(" are in")[0] for line in doubtful_data(examples, 0.9)] == [
-        "1 of 2 questions (50%) of the validation set", "2 of 2 questions (100%) of the test set",
-    ]  # fmt: skip
-    assert doubtful_data({**examples, "test": [], "validation": []}, 0.03) == []
-    # and golds that look like none are named
-    row = examples["training"][0]
-    [line] = doubtful_data({"training": [dataclasses.replace(row, gold="NaN"), dataclasses.replace(row, id="x")]}, 0.9)
-    assert line.endswith(f": {row.id}")
+        check_judge(settle(tmp_path, judge="no_such_module:judge"), examples)
+    check_judge(settle(tmp_path, judge="no_such_module:judge", farm="external"), examples)
 
 
 @pytest.mark.parametrize(("asked", "margin"), [(88, 0.03), (52, 0.05)])
@@ -142,18 +106,3 @@ def test_a_question_that_has_changed_is_named_with_both_hashes(tmp_path: Path, c
     # And the first hashes stand
     keep_questions(output, changed)
     check_same_questions(output, examples)
-
-
-def test_what_is_dropped_is_said() -> None:
-    sets = ("training", "validation")
-    rows = {which: [Example(f"{which}{i}", "a long context", "why?", "so") for i in range(2)] for which in sets}
-    said: list[str] = []
-    kept = apply_too_long(
-        "drop", rows, LongPrompts(8_127, 64, {"training1": 9_312, "validation0": 10_000}), said.append
-    )
-    assert {which: [row.id for row in rows] for which, rows in kept.items()} == {
-        "training": ["training0"], "validation": ["validation1"],
-    }  # fmt: skip
-    assert len(said) == 1 and "training1 (9,312 tokens)" in said[0]
-    with pytest.raises(SettingsError, match="no question to learn from"):
-        apply_too_long("drop", rows, LongPrompts(1, 64, {"training0": 2, "training1": 2}), said.append)

@@ -26,10 +26,9 @@ from orchestrator.evolve.search import (
 )
 from orchestrator.evolve.systems import Arm, Book, System
 from orchestrator.report.statistics import Measurement, Point
-from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings.options import Settings
 from orchestrator.settings.run import by_rules
-from tasks.plan import Evaluations, Outcome, Plan
 
 ARMS = (Arm("plain", "", "clusters a"), Arm("80 words", "In 80 words.", "clusters b"), Arm("brief", "Be brief.", "c"))
 KNOWN = Known([Point(80, 0.5)], 120)
@@ -146,35 +145,3 @@ def test_the_file_has_the_five_keys_of_the_specification_and_with_several_arms_t
     values = json.loads(two.to_json(run(two, RunState(), Formula())[1].state))
     assert (values["arm"], values["generation"], list(values["others"])) == ("80 words", 2, ["plain"])
     assert list(values["others"]["plain"]) == keys
-
-
-def test_evaluations_that_were_computed_found_and_carried_over_are_told_apart() -> None:
-    formula = Formula()
-
-    def evaluate(plan: Plan) -> list[Outcome]:
-        return [dataclasses.replace(one, evaluations=Evaluations(1, one.mut is not None)) for one in formula(plan)]
-
-    options = {"population_size": 6, "elitism_size": 2, "ngen": 2, "mutpb": 0.7}
-    first, second = run(make_search(settings(**options), Book(arms=ARMS[:1])), RunState(), evaluate)
-    assert [len(plan.candidates) for plan in formula.plans] == [6, 4, 4]
-    mutated = [sum(one.target is not None for one in g.generation.offspring) for g in (first, second)]
-    assert first.evaluations == Evaluations(computed=6 + 4, cached=mutated[0], carried=0)
-    assert second.evaluations == Evaluations(computed=4, cached=mutated[1], carried=6)
-
-
-def test_a_fork_begins_with_its_population_in_the_same_clusters_alone(tmp_path: Path) -> None:
-    ids = [str(i) for i in range(CLUSTERS)]
-    population = [{"deltas": dict.fromkeys(ids, 5.0), "scratchpad": "learnt"}]
-    forked: Any = {"clustering": "clusters b", "population": population}
-    file = {"run": "r", "folder": "f", "at": "g", "arms": {"80 words": forked}}
-    (tmp_path / "fork.json").write_text(json.dumps(file))
-    search = make_search(settings(initial_deltas_path="fork", output_dir=tmp_path), BOOK)
-    [first] = search.params["80 words"].start
-    assert (first.deltas, first.scratchpad) == ((5.0,) * CLUSTERS, "learnt")
-    # Another arm begins as ever
-    assert search.params["plain"].start[1].deltas == (3.0,) * CLUSTERS
-    (tmp_path / "fork.json").write_text('{"run": "r", "folder"')
-    with pytest.raises(OutputError, match=r"fork\.json"):
-        make_search(settings(initial_deltas_path="fork", output_dir=tmp_path), BOOK)
-    with pytest.raises(OutputError, match='the arm "plain" has other clusters'):
-        starts_of(settings(), BOOK, ARMS[0], forked)
