@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from typing import Any
 
@@ -98,12 +97,6 @@ def test_only_two_different_scratchpads_that_hold_something_are_merged() -> None
     assert equal > 4 and kept
 
 
-def test_a_child_that_is_an_unchanged_copy_is_evaluated_as_any_other() -> None:
-    formula = Formula()
-    steps(formula, crossover_probability=0.0, mutation_probability=0.0, generations=3)
-    assert [len(plan.candidates) for plan in formula.plans] == [6, 4, 4, 4]
-
-
 def test_a_skipped_mutation_leaves_the_child_as_it_was_and_still_uses_up_its_turn() -> None:
     generations = steps(Formula(refused=frozenset(range(4))), mutation_probability=1.0, generations=2)
     assert all(child.target is None for g in generations for child in g.generation.offspring)
@@ -122,27 +115,8 @@ def test_the_tree_names_nodes_and_edges_as_the_specification_does() -> None:
     found = steps(Formula(), generations=2, mutation_probability=1.0)
     individuals = [one for step in found for one in individuals_of(step.generation, "plain", IDS)]
     ids = {one.node for one in individuals}
-    assert {"g0_pop0", "g0_child3_pre", "g0_child3_mut", "g1_pop5"} <= ids
-    assert len(ids) == len(individuals) == 2 * (6 + 4 + 4)
+    assert {"g0_pop0", "g0_child3_pre", "g0_child3_mut", "g1_pop5"} <= ids and len(ids) == 2 * (6 + 4 + 4)
     kinds = {(e["from"], e["to"]): e["kind"] for e in edges_of(individuals)}
     assert kinds["g0_child3_pre", "g0_child3_mut"] == "mutation"
     assert kinds["g0_child3_mut", "g1_pop5"] == "next"
-    assert sum(one.is_elite for one in individuals) == 4
-    survivors = sum(kind == "next" for kind in kinds.values())
-    assert survivors == 6 and all({*edge} <= ids for edge in kinds)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"generation": "soon"}, "generation"),
-        ({"best_individual": {"deltas": {"0": 1}, "scratchpad": ""}}, "clusters"),
-        ({"best_individual": {"deltas": {"0": -1001}, "scratchpad": ""}}, "-1000"),
-        ({"best_individual": {"deltas": {"0": 1}, "scratchpad": "x" * 10_000_000}}, "4000 characters"),
-    ],
-)
-def test_a_state_of_another_run_is_refused(change: dict[str, object], says: str) -> None:
-    params = ReflectiveParams(**COMMON)
-    saved = json.loads(OPTIMISER.to_json(OPTIMISER.init(params), params))
-    with pytest.raises(ValueError, match=says):
-        OPTIMISER.from_json(json.dumps({**saved, **change}), params)
+    assert [*kinds.values()].count("next") == 6 and all({*edge} <= ids for edge in kinds)
