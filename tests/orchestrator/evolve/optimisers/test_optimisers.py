@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deap import cma as deap_cma
-from formula import CLUSTERS, IDS, OPTIMUM, START, Formula, score, search
+from formula import IDS, OPTIMUM, START, Formula, score, search
 
-from orchestrator.evolve.optimisers import OPTIMISERS, Optimiser, SearchParams, SearchState, make_optimiser
-from orchestrator.evolve.optimisers.cma import Cma, update
+from orchestrator.evolve.optimisers import OPTIMISERS, Optimiser, SearchState, make_optimiser
 from orchestrator.settings.inputs import Genome
 
 NAMES = sorted(OPTIMISERS)
@@ -124,18 +122,6 @@ def test_cma_finds_the_optimum_that_random_search_misses_on_the_same_budget() ->
     assert found is not None and by_chance is not None
     assert found.deltas == pytest.approx(OPTIMUM, abs=0.15)
     assert found.fitness > 0.95 > by_chance.fitness
-
-
-def test_cma_updates_as_deap_does() -> None:
-    params = SearchParams(seed=7, cluster_ids=IDS, initial_deltas=START, generations=30, population_size=12, sigma=0.8)
-    state = Cma().init(params)
-    rng = np.random.default_rng(1)
-    vectors = [tuple(float(x) for x in rng.normal(size=CLUSTERS)) for _ in range(12)]
-    moved = update(state, params, [(v, score(v)) for v in vectors])
-    strategy = deap_cma.Strategy([0.0] * CLUSTERS, 0.8, lambda_=12)
-    best = sorted(vectors, key=lambda v: -score(v).fitness)[: strategy.mu]
-    assert moved.centroid == pytest.approx(np.dot(strategy.weights, best))
-    assert (moved.updates, moved.sigma != state.sigma) == (1, True)
 
 
 def test_the_lineage_sends_each_vector_once_and_gathers_its_summary() -> None:
