@@ -1,22 +1,24 @@
 """The generated processor: loads by itself, adds exactly the deltas, and no description can make it do anything else.
 
-SGLang cannot be installed where these tests run, so a module with its name and its abstract class stands in for it, on
-the path of the child process alone.  Everything else is the generated file, run as a server would run it.
+SGLang cannot be installed where these tests run, so modules with its names stand in for it.
 """
 
 from __future__ import annotations
 
 import ast
 import json
-import os
+import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tasks.gpu.model_files import model_hashes
 from tasks.gpu.processor import SGLANG, ModelCheck, render_file
@@ -34,75 +36,45 @@ HOSTILE = [
     "right to left \u202e)(troba.so \u2066 and a lone \ud800 surrogate",
     "# -*- coding: utf-16 -*- " + "long " * 2000,
 ]
-STAND_IN = """
-from abc import ABC, abstractmethod
-
-class CustomLogitProcessor(ABC):
-    @abstractmethod
-    def __call__(self, logits, custom_param_list=None): ...
-"""
 CALLABLE = b"\x80\x04cprocessor_best\nDeltaProcessor\n."
 """The pickle that a request carries: the names of the module and of its class."""
-SERVER = f"""
-import json, os, pickle, sys, traceback, numpy, torch
-from types import SimpleNamespace
-
-def steer(folder, params):
-    sys.path.insert(0, folder)
-    made = pickle.loads({CALLABLE!r})()
-    given = torch.from_numpy(numpy.load(folder + "/logits.npy"))
-    before = given.clone()
-    for one in params or ():
-        if isinstance(one, dict) and "answer" in one:
-            one["__req__"] = SimpleNamespace(output_ids=one["answer"])
-    answer = made(given, params)
-    assert torch.equal(answer, made(given, params)) and torch.equal(given, before)
-    numpy.save(folder + "/out.npy", answer.numpy())
-
-for line in sys.stdin:
-    folder, params = json.loads(line, parse_constant=float)
-    if (child := os.fork()) == 0:
-        said = ""
-        try:
-            steer(folder, params)
-        except BaseException:
-            said = traceback.format_exc()
-        open(folder + "/error", "w").write(said)
-        os._exit(0)
-    os.waitpid(child, 0)
-    print(folder, flush=True)
-"""
-SERVER_ARGS = """
-class Args: model_path, disable_overlap_schedule = {model!r}, {disabled}
-get_server_args = lambda: Args
-"""
 Steer = Callable[..., np.ndarray]
 
 
-@pytest.fixture(scope="module")
-def steered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steer]:
-    """Logits as a file steers them in a server of a model: each time in a new fork of one process that has torch."""
-    process: Any = subprocess.Popen(
-        [sys.executable, "-s", "-c", SERVER],
-        env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+class StandIn(ABC):
+    """SGLang's `CustomLogitProcessor`."""
+
+    @abstractmethod
+    def __call__(self, logits: Any, custom_param_list: Any = None) -> Any: ...
+
+
+@pytest.fixture
+def steered(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Steer:
+    """Logits as a file steers them in a server of a model; `answer` of a request's parameters is what it has so far."""
+
+    def provide(name: str, **values: Any) -> None:
+        module: Any = ModuleType(name)
+        vars(module).update(values)
+        monkeypatch.setitem(sys.modules, name, module)
 
     def steer(text: str, logits: np.ndarray, params: Any = None, model: str = "", disabled: bool = True) -> np.ndarray:
+        args = SimpleNamespace(model_path=model, disable_overlap_schedule=disabled)
+        provide("sglang.srt.sampling.custom_logit_processor", CustomLogitProcessor=StandIn)
+        provide("sglang.srt.runtime_context", get_server_args=lambda: args)
         folder = tmp_path_factory.mktemp("server")
-        package = folder / "sglang" / "srt" / "sampling"
-        package.mkdir(parents=True)
-        (package / "custom_logit_processor.py").write_text(STAND_IN)
-        (package.parent / "runtime_context.py").write_text(SERVER_ARGS.format(model=model, disabled=disabled))
         (folder / "processor_best.py").write_text(text, encoding="utf-8")
-        np.save(folder / "logits.npy", logits)
-        print(json.dumps([str(folder), params]), file=process.stdin, flush=True)
-        assert process.stdout.readline().strip() == str(folder)
-        assert not (said := (folder / "error").read_text()), said
-        return np.load(folder / "out.npy")
+        monkeypatch.syspath_prepend(folder)
+        monkeypatch.delitem(sys.modules, "processor_best", raising=False)
+        made = pickle.loads(CALLABLE)()
+        given = torch.from_numpy(logits.copy())
+        for one in params or ():
+            if isinstance(one, dict) and "answer" in one:
+                one["__req__"] = SimpleNamespace(output_ids=one["answer"])
+        answer = made(given, params)
+        assert torch.equal(answer, made(given, params)) and np.array_equal(given.numpy(), logits)
+        return answer.numpy()
 
-    with process:
-        yield steer
-        process.stdin.close()
+    return steer
 
 
 def labels_of(size: int, clusters: int) -> np.ndarray:
@@ -148,12 +120,12 @@ def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence(
     assert (got[:, 0] / 8).tolist() == [*answers.values(), 0, 0]
     assert np.array_equal(got[:, 1:], np.tile(got[:1, 1:], (len(params), 1))) and got[0, 49] == 0.5
     # and a server that shows each answer without its last token ends with an error
-    with pytest.raises(AssertionError, match="--disable-overlap-schedule"):
+    with pytest.raises(RuntimeError, match="--disable-overlap-schedule"):
         steered(text, np.zeros((1, 64), np.float32), disabled=False)
 
 
 def test_a_server_of_another_model_ends_with_an_error(steered: Steer, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="50 labels do not fit 49 logits"):
+    with pytest.raises(ValueError, match="50 labels do not fit 49 logits"):
         text = render_file(SGLANG, DELTAS, labels_of(50, 4), HASH, PLAIN)
         steered(text, np.zeros((1, 49), np.float32))
     # given a file for a model, and servers that were started with it, with another one, and with one that is not here
@@ -165,7 +137,7 @@ def test_a_server_of_another_model_ends_with_an_error(steered: Steer, tmp_path: 
     logits = np.zeros((1, 50), np.float32)
     assert steered(text, logits, model=ours).any()
     assert steered(text, logits, model="nobody/no-such-model").any()
-    with pytest.raises(AssertionError, match=f"{other} is not ours, .* config"):
+    with pytest.raises(ValueError, match=f"{other} is not ours, .* config"):
         steered(text, logits, model=other)
 
 
@@ -189,14 +161,9 @@ def test_it_says_how_to_use_it_where_sglang_is_not_installed(tmp_path: Path) -> 
         command = [sys.executable, "-I", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    text = render_file(SGLANG, DELTAS, labels_of(9, 4), HASH, PLAIN)
-    (tmp_path / "processor_best.py").write_text(text)
+    (tmp_path / "processor_best.py").write_text(render_file(SGLANG, DELTAS, labels_of(9, 4), HASH, PLAIN))
     # then it explains itself, and its string names its module and its class and carries no code
     help_text = told("processor_best.py")
     assert help_text.returncode == 0, help_text.stderr
     assert "--enable-custom-logit-processor" in help_text.stdout and str(tmp_path) in help_text.stdout
     assert bytes.fromhex(json.loads(told("processor_best.py", "--string").stdout)["callable"]) == CALLABLE
-    # and under a name that cannot be imported it says so
-    (tmp_path / "processor-best.py").write_text(text)
-    refused = told("processor-best.py", "--string")
-    assert refused.returncode == 1 and "rename this file" in refused.stderr
