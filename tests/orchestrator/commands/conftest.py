@@ -1,18 +1,21 @@
-"""The terminal of the tests of commands."""
+"""Commands of `orchestrator` in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from farm_bench import Bench
-from simulated_run import Driver
-from terminal import Terminal
+
+from orchestrator.cli import main
 
 
 @pytest.fixture
-def terminal(simulated_farm: Bench, driver: Driver, tmp_path: Path) -> Iterator[Terminal]:
-    terminal = Terminal(tmp_path, simulated_farm.url)
-    yield terminal
-    terminal.close()
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Runs a command; its exit status, and all that it prints."""
+
+    def run(*arguments: object) -> tuple[int, str]:
+        status = main([*map(str, arguments)])
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    return run
