@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from measured_book import EVOLVED, MARGIN, ONE_SENTENCE, VECTOR, book, measured, report, system
+from measured_book import EVOLVED, MARGIN, ONE_SENTENCE, book, measured, report, system
 
 from orchestrator.evolve.choice import additions, least_correct
 from orchestrator.evolve.systems import PLAIN, Book, System, SystemKind
@@ -16,22 +15,19 @@ from orchestrator.report.conclusion import added_by_search, conclude
 from orchestrator.report.statistics import Measurement, correctness_change, non_inferiority, questions_needed
 
 ADVICE = {
-    "deploy": r'Deploy "',
-    "use_prompt": r'Use the system prompt "',
-    "use_cut": r"Set max_tokens to \d+ instead|Stop after the first sentence instead",
-    "nothing_shown": r"Nothing is safe yet",
+    "deploy": "Deploy ",
+    "use_prompt": "Use the system prompt ",
+    "use_cut": ("Set max_tokens to ", "Stop after the first sentence "),
+    "nothing_shown": "Nothing is safe yet",
 }
 """How the last sentence begins, by outcome."""
 
 
 def outcome(made: Book) -> tuple[str, str, str]:
-    """With the first and the last sentence."""
+    """With the first and the last sentence, which is the advice of that outcome."""
     found = conclude(made, MARGIN, seed=7)
-    first, *_, last = found.sentences
-    # The report ends with exactly one advice, that of its outcome, and begins with no other
-    given = [outcome for outcome, advice in ADVICE.items() if re.match(advice, last)]
-    assert given == [found.outcome] and not any(re.match(ADVICE[one], first) for one in {*ADVICE} - {found.outcome})
-    return found.outcome, first, last
+    assert [one for one, advice in ADVICE.items() if found.sentences[-1].startswith(advice)] == [found.outcome]
+    return found.outcome, found.sentences[0], found.sentences[-1]
 
 
 def test_what_passed_is_deployed_with_what_it_saves_and_loses_at_most() -> None:
@@ -43,8 +39,7 @@ def test_what_passed_is_deployed_with_what_it_saves_and_loses_at_most() -> None:
     assert found == "deploy" and first.startswith(f'Deploy "{EVOLVED}": 60 % fewer tokens')
     assert f"{plain.on('test').mean_tokens:.1f} -> {winner.on('test').mean_tokens:.1f}" in first
     assert f"more than {bound:.1f} points" in first and "300 validation questions" in first
-    assert '"first sentence", has' in first and "45 right and 100 whole" in first
-    assert last.startswith(f'Deploy "{EVOLVED}"')
+    assert '"first sentence", has' in first and "45 right and 100 whole" in first and EVOLVED in last
 
 
 @pytest.mark.parametrize(
@@ -61,11 +56,8 @@ def test_a_limit_of_tokens_is_enough_only_where_it_has_as_many_right_and_whole(
 ) -> None:
     cut = replace(system("max_tokens 22", "cut", factor, "va te", **answers), max_tokens=22)
     found, first, last = outcome(book(cut))
-    assert found == expected and "export" not in last
     # the figures are of the system that is named, and deploy/ holds it also where something else is free
-    assert first.startswith(f'Deploy "{EVOLVED}": 60 % fewer' if expected == "deploy" else f'"{EVOLVED}" passed: 60 %')
-    assert (last.startswith("Set max_tokens to 22 instead") and EVOLVED in last) == (expected == "use_cut")
-    assert ("does as well" in first) == (expected == "use_cut")
+    assert found == expected and EVOLVED in first and EVOLVED in last and "export" not in last
     # and what can be exported is named with the command
     stop = replace(cut, name="first sentence", deltas=(1000.0, 0.0, 0.0, 0.0, 0.0), max_tokens=0)
     found, _, last = outcome(book(stop))
@@ -85,47 +77,23 @@ def test_a_free_rival_needs_as_many_answers_that_are_right_and_whole_at_once() -
 
 def test_a_prompt_alone_is_recommended_where_it_won_and_where_one_that_passed_does_as_well() -> None:
     prompt = system(ONE_SENTENCE, "prompt", 0.35, "tr or va te", ONE_SENTENCE)
-    found, first, last = outcome(book(prompt, winner=ONE_SENTENCE, passed=(ONE_SENTENCE,)))
-    assert found == "use_prompt" and first.startswith(f'Use the system prompt "{ONE_SENTENCE}": ')
-    assert last.startswith(f'Use the system prompt "{ONE_SENTENCE}"')
+    assert outcome(book(prompt, winner=ONE_SENTENCE, passed=(ONE_SENTENCE,)))[0] == "use_prompt"
     found, first, last = outcome(book(prompt, passed=(EVOLVED, ONE_SENTENCE)))
-    assert found == "use_prompt" and first.startswith(f'"{EVOLVED}" passed') and "does as well" in first
-    assert EVOLVED in last and ONE_SENTENCE in last
-    # The strongest on the test questions is named too
-    assert '"first sentence", has' not in first
-    better = system("first sentence", "cut", 0.5, "va te", seed=7)
-    better = replace(better, test=replace(better.on("test"), right=(True,) * 100))
-    assert '"first sentence", has' in (first := outcome(book(prompt, better, passed=(EVOLVED, ONE_SENTENCE)))[1])
-    assert f'"{ONE_SENTENCE}", does as well' in first
+    assert found == "use_prompt" and EVOLVED in first and EVOLVED in last and ONE_SENTENCE in last
 
 
 @pytest.mark.parametrize("sets", ["tr or", "tr or va", "tr or va te"])
 def test_a_prompt_that_did_not_pass_is_never_recommended(sets: str) -> None:
     better = system(ONE_SENTENCE, "prompt", 0.3, sets, ONE_SENTENCE)
-    found, first, last = outcome(book(better))
-    assert found == "deploy" and first.startswith(f'Deploy "{EVOLVED}"') and last.startswith(f'Deploy "{EVOLVED}"')
-    assert "as well" not in first and (f'"{ONE_SENTENCE}" (it did not pass), has' in first) == ("te" in sets)
-
-
-def test_how_many_answers_of_the_plain_model_the_limit_cuts_is_said() -> None:
-    plain = book().plain
-    validation, test = plain.on("validation"), plain.on("test")
-    cut = replace(
-        plain,
-        validation=replace(validation, tokens=(128,) * 5 + validation.tokens[5:], loops=(True,) * 3 + (False,) * 297),
-        test=replace(test, tokens=(128,) * 2 + test.tokens[2:]),
-    )
-    [said] = (one for one in report(book(cut)).conclusion.sentences if "reach the limit of 128 tokens" in one)
-    assert "5 of 300 validation answers (3 repeat" in said and "2 of 100 test answers (0 repeat" in said
-    assert not any("reach the limit" in one for one in report().conclusion.sentences)
+    found, first, _ = outcome(book(better))
+    assert found == "deploy" and (f'"{ONE_SENTENCE}" (it did not pass), has' in first) == ("te" in sets)
 
 
 def test_where_nothing_passed_the_most_promising_is_named_and_how_many_questions_would_decide() -> None:
     searched = system(EVOLVED, "evolved", 0.4, "tr or va", ONE_SENTENCE, lost=3, loops=2)
     made = replace(book(searched, winner=PLAIN, passed=()), flips=4, rounds=2)
     conclusion = conclude(made, MARGIN, seed=7)
-    assert conclusion.outcome == "nothing_shown"
-    assert f'promising system is "{EVOLVED}"' in conclusion.sentences[0] and "180 -> 171" in conclusion.sentences[0]
+    assert conclusion.outcome == "nothing_shown" and "180 -> 171" in conclusion.sentences[0]
     # All of them new: those that have tested a member would count twice
     change = correctness_change(made.plain.on("validation").correct, searched.on("validation").correct)
     distance, discordant = MARGIN + change.difference.value, (change.gained + change.lost) / change.count
@@ -139,12 +107,8 @@ def test_where_nothing_passed_the_most_promising_is_named_and_how_many_questions
     assert outcome(replace(made, order=()))[0] == "nothing_shown"
     # and where it is not even shorter, the goal is not reached however many are asked
     longer = book(replace(searched, validation=measured(1.1, lost=3)), winner=PLAIN, passed=())
-    _, first, last = outcome(longer)
-    assert (
-        f'nothing tested was shorter: the most promising system is "{EVOLVED}"' in first
-        and "questions" not in last[:40]
-    )
-    assert "new validation questions" in conclude(longer, MARGIN, 7, "most_right").sentences[-1] and "new" not in last
+    assert "new validation questions" not in outcome(longer)[2]
+    assert "new validation questions" in conclude(longer, MARGIN, 7, "most_right").sentences[-1]
 
 
 def test_loops_are_counted_and_the_search_is_compared_with_random_vectors() -> None:
@@ -160,8 +124,6 @@ def test_loops_are_counted_and_the_search_is_compared_with_random_vectors() -> N
     assert "is not known" in conclude(book(looping), MARGIN, seed=7, whole=False).sentences[1]
     fitted = [replace(one, ordering=None) for one in book(looping).systems]
     assert "is not known" in report(book(*fitted)).conclusion.sentences[1]
-    nothing = replace(book(winner=VECTOR, passed=(VECTOR,)), systems=book().systems[:4], order=())
-    assert "added nothing" in report(nothing).conclusion.sentences[1]
 
 
 KNOWN = ((1.0, 0.5), (0.85, 0.5), (0.7, 0.48), (0.6, 0.45), (0.5, 0.42), (0.4, 0.38))
@@ -198,7 +160,7 @@ def searched(seed: int, evolved: Sequence[tuple[float, float]], drawn: Sequence[
 
 @pytest.mark.parametrize("drawn", [USELESS, KNOWN])
 def test_a_search_that_only_repeats_what_needs_no_search_is_hardly_ever_said_to_add(
-    drawn: tuple[tuple[float, float], ...],
+    drawn: Sequence[tuple[float, float]],
 ) -> None:
     gains = [added_by_search(searched(seed, KNOWN[1:] * 10, drawn * 10), seed)[0] for seed in range(20)]
     assert sum(gain.low > 0 for gain in gains) <= 3  # 5 % of 20 are 1

@@ -47,17 +47,6 @@ def test_each_system_has_its_figures_on_each_set_the_winner_first(page: ReadPage
             assert rows[name][5] == f"{100 * correct / count:.1f} %"
 
 
-def test_a_mean_of_less_than_one_token_counts_as_one(tmp_path: Path) -> None:
-    run = write_reported(tmp_path / "run")
-    measured = read(run, "systems.json")
-    [plain] = (one for one in measured["systems"] if one["name"] == "plain")
-    plain["test"]["tokens"] = [0] * len(plain["test"]["tokens"])
-    (run / "systems.json").write_text(json.dumps(measured))
-    rows = page_of(run).systems["test"]
-    assert rows["plain"][:2] == ["0.0", "+0.0 %"]
-    assert float(rows[EVOLVED][1].split()[0]) == pytest.approx(100 * (float(rows[EVOLVED][0]) - 1), abs=6)
-
-
 def test_a_system_can_be_chosen_with_its_prompt_and_the_command_that_exports_it(page: ReadPage, folder: Path) -> None:
     for one in page.data[0]["systems"]:
         name = one["name"] if " " not in one["name"] else f"'{one['name']}'"
@@ -65,7 +54,6 @@ def test_a_system_can_be_chosen_with_its_prompt_and_the_command_that_exports_it(
         assert one["command"] == (f"orchestrator export {folder} --system {name} --to {engine}" if engine else "")
         assert one["command"] in page.seen
     assert "Answer in one sentence." in page.seen and "cut at 24 tokens" in page.seen
-    assert "after their first sentence" in page.seen
 
 
 def test_the_answers_stand_side_by_side_and_can_be_filtered(page: ReadPage, folder: Path) -> None:
@@ -86,7 +74,7 @@ def test_a_run_at_work_is_shown_as_far_as_it_is(folder: Path, tmp_path: Path) ->
     assert not any(one["is_winner"] for one in page.data[0]["systems"]) and "Answers before and after" not in page.seen
     # and beside another run
     both = page_of(work, folder)
-    assert "Side by side" in both.seen and len(both.data) == 2 and "run-1" in both.seen and "work-1" in both.seen
+    assert len(both.data) == 2 and "run-1" in both.seen and "work-1" in both.seen
 
 
 def test_hostile_texts_stay_texts(folder: Path, tmp_path: Path) -> None:
@@ -96,8 +84,6 @@ def test_hostile_texts_stay_texts(folder: Path, tmp_path: Path) -> None:
     page = page_of(run)
     assert [tag for tag, _ in page.elements if tag in ("script", "img", "style")] == ["style", "script", "script"]
     assert page.html.count("<script") == page.html.count("</script") == 2 and "<!--" not in page.html
-    [conclusion] = [text for tag, text in page.texts if tag == "h1"]
-    assert conclusion.startswith(f'Deploy "{HOSTILE}": ')
     assert page.data[0]["systems"][0]["system_prompt"] == HOSTILE
     assert page.seen.count(HOSTILE) > 400
 
@@ -115,18 +101,11 @@ def test_the_page_may_load_nothing_and_run_its_own_script_alone(page: ReadPage) 
 
 
 def test_a_collection_has_its_pairs_and_its_wasted_tokens(tmp_path: Path) -> None:
-    folder = collected_folder(tmp_path)
-    page = page_of(folder)
+    page = page_of(collected_folder(tmp_path))
     assert "2 of 3 compressed answers are correct, and 2 tokens" in page.seen
-    assert [a["data-tags"] for _, a in page.elements if a.get("class") == "card question"] == [
-        "retained",
-        "retained",
-        "discarded",
-    ]
+    pairs = [a["data-tags"] for _, a in page.elements if a.get("class") == "card question"]
+    assert pairs == ["retained", "retained", "discarded"]
     assert "␣the" in page.seen and "↵" in page.seen and "20.000" in page.seen
-    # and none before they are found
-    (folder / "phase0_data.json").unlink()
-    assert "␣the" not in page_of(folder).seen
 
 
 @pytest.mark.parametrize("kind", ["evolve", "collect", "guide", "route"])
@@ -139,4 +118,3 @@ def test_a_run_of_any_kind_has_a_page_from_its_beginning(tmp_path: Path, kind: s
 def test_passwords_in_settings_are_not_shown() -> None:
     assert public("redis://user:secret@host:6379/0") == "redis://user:***@host:6379/0"
     assert public("--api-key abc --tp 2 --admin-key=xyz") == "--api-key *** --tp 2 --admin-key=***"
-    assert public("Context:\\n{context}") == "Context:\\n{context}"

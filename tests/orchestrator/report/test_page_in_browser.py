@@ -48,10 +48,7 @@ def test_what_is_chosen_and_searched_for_is_shown(finished_run: Path, tmp_path: 
         assert panel.count() == 1 and "--system plain --to sglang" in panel.inner_text()
         page.locator("#systems-0 .chart:visible .k-winner").click()
         assert "the winner" in panel.inner_text()
-        # Another set of questions
-        page.locator("#systems-0 .segments button", has_text="test").click()
-        assert page.locator("#systems-0 [data-tab]:visible").get_attribute("data-tab") == "test"
-        # An evaluation of the search, with where it comes from
+        # An evaluation of the search
         name = page.locator("#search-0 .node .link").first.inner_text()
         page.locator("#search-0 .node .link").first.click()
         assert page.locator("#search-0 .node h3").inner_text() == name
@@ -60,8 +57,6 @@ def test_what_is_chosen_and_searched_for_is_shown(finished_run: Path, tmp_path: 
         question = asked.locator(".id, code").nth(2).inner_text()
         asked.locator("input").fill(question)
         assert asked.locator("article:visible code").all_inner_texts() == [question]
-        asked.locator("input").fill("no question has this")
-        assert asked.locator("article:visible").count() == 0 and "0 of" in asked.inner_text()
 
 
 @pytest.mark.parametrize("width", [400, 1440])
@@ -75,7 +70,6 @@ def test_the_page_fits_the_screen_in_both_themes(finished_run: Path, tmp_path: P
         picture(page, f"report_{width}_{scheme}", tmp_path, full_page=True)
         page.locator(".theme").click()
         assert page.evaluate(light) == (scheme == "dark")
-        # Several runs: their figures stand side by side, and each can be looked at
+        # Several runs can each be looked at
         page.locator("main > section .segments button").nth(1).click()
         assert page.locator(".run:visible").get_attribute("data-tab") == "1"
-        assert page.locator("nav a").first.get_attribute("href") == "#answer-1"
