@@ -15,53 +15,40 @@ from farm_bench import Bench, until
 import tasks
 import workers
 from tasks.common.files import runtime_path
-from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.workers import WorkerRegistry, code_version
-from workers.celery_ext import report
+from workers.celery_ext.report import EXPIRES_S
 from workers.health import free_name
 
 
-def registry(bench: Bench) -> WorkerRegistry:
-    return WorkerRegistry(connect(store_url(bench.url)))
-
-
-def test_a_worker_has_a_report_until_it_shuts_down(bench: Bench) -> None:
-    # Given a worker with a running task
+def test_a_worker_has_a_report_until_it_shuts_down_or_dies(bench: Bench, tmp_path: Path) -> None:
+    # Given a worker with a running task, when it is asked, then its report is complete
+    (temporary := tmp_path / "temporary").mkdir()
+    registry = WorkerRegistry(connect(store_url(bench.url)))
     worker = bench.start_worker("openai", 3)
     sent = bench.app.send_task("openai.hold", ("one",))
     until(lambda: bench.began("one"))
-    # When it is asked, then its report names its queue, its slots, its code and its task
     (replies,) = bench.app.control.broadcast("whetstone_report", reply=True, timeout=10, limit=1)
     (report,) = replies.values()
-    assert (report["queue"], report["pid"], report["slots"], report["version"]) == (
-        "openai",
-        worker.pid,
-        3,
-        code_version(),
-    )
-    assert [(task["id"], task["name"], task["arguments"]) for task in report["tasks"]] == [
-        (sent.id, "openai.hold", ["one"])
-    ]
+    assert [report[name] for name in ("queue", "pid", "slots", "version")] == ["openai", worker.pid, 3, code_version()]
+    [task] = report["tasks"]
+    assert (task["id"], task["name"], task["arguments"]) == (sent.id, "openai.hold", ["one"])
     # And the store has its latest report, with how far its clock is from the broker's
-    (kept,) = registry(bench).workers()
+    (kept,) = registry.workers()
     assert (kept["worker"], kept["pid"]) == (next(iter(replies)), worker.pid)
     assert abs(kept["clock_offset_s"]) < 1
     # When it shuts down, then its report is removed at once
     bench.let_end("one")
     worker.ask_to_stop()
     assert worker.wait_end(10)
-    assert registry(bench).workers() == []
-
-
-def test_the_report_of_a_killed_worker_expires_and_no_folder_stays_behind(bench: Bench, tmp_path: Path) -> None:
-    (temporary := tmp_path / "temporary").mkdir()
-    worker = bench.start_worker("cpu", TMPDIR=str(temporary))
-    os.kill(worker.pid or 0, signal.SIGKILL)
+    assert registry.workers() == []
+    # When a worker is killed, then its report expires, and no folder of it stays behind
+    killed = bench.start_worker("cpu", TMPDIR=str(temporary))
+    os.kill(killed.pid or 0, signal.SIGKILL)
     assert [path.name for path in temporary.rglob("*")] == [runtime_path().name]
-    client = registry(bench).redis
-    (key,) = client.keys("whetstone:worker:*")
-    assert 0 < client.ttl(key) <= report.EXPIRES_S
+    (key,) = registry.redis.keys("whetstone:worker:*")
+    assert 0 < registry.redis.ttl(key) <= EXPIRES_S
 
 
 def test_the_code_of_a_worker_is_all_that_its_packages_have(tmp_path: Path) -> None:
@@ -76,12 +63,9 @@ def test_the_code_of_a_worker_is_all_that_its_packages_have(tmp_path: Path) -> N
 
 
 def test_the_second_worker_of_a_queue_on_a_host_has_a_name_of_its_own(bench: Bench) -> None:
-    assert free_name("cpu", {ENVIRONMENT_VARIABLE: "unix:///nowhere/valkey.sock?db=0"}) == "cpu"
-    # the report of a killed worker does not block its name
-    node = f"cpu@{socket.gethostname()}"
-    for pid in (2**22 + 1, os.getpid()):
-        registry(bench).put(node, {"worker": node, "pid": pid}, 60)
-        assert free_name("cpu", bench.environment) == "cpu"
+    # The report of a killed worker does not block its name
+    registry, node = WorkerRegistry(connect(store_url(bench.url))), f"cpu@{socket.gethostname()}"
+    registry.put(node, {"worker": node, "pid": 2**22 + 1}, 60)
+    assert free_name("cpu", bench.environment) == "cpu"
     bench.start_worker("cpu")
     until(lambda: free_name("cpu", bench.environment) == f"cpu-{os.getpid()}")
-    assert free_name("gpu", bench.environment) == "gpu"
