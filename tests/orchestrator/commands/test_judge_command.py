@@ -52,9 +52,9 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
             monkeypatch.delenv(name)
     monkeypatch.setenv("OPENAI_API_KEY", "k")
 
-    def run(rows: list[dict[str, str]] | bytes, *options: object, **settings: str | int) -> Done:
+    def run(rows: list[dict[str, str]], *options: object, **settings: str | int) -> Done:
         path = tmp_path / "rows.jsonl"
-        path.write_bytes(rows if isinstance(rows, bytes) else "\n".join(map(json.dumps, rows)).encode())
+        path.write_text("\n".join(map(json.dumps, rows)))
         if settings:
             settings = {**UNLIMITED, **settings}
             config = tmp_path / "judge.config"
@@ -80,8 +80,6 @@ def test_without_a_config_rules_judge_and_leave_open_what_they_must(
     done = judge([PROSE, NUMBER, EMPTY, NEAR])
     assert (done.status, done.verdicts) == (0, [(None, 1), (True, 1), (False, 1), (None, 1)])
     assert judge([NEAR], "--tolerance", "0.1").verdicts == [(True, 1)]
-    refused = judge([NEAR], "--tolerance", "1.5")
-    assert (refused.status, refused.out, "--tolerance" in refused.err) == (1, "", True)
 
 
 def test_a_model_is_asked_once_for_equal_rows(judge: Judge, rules: RulesServer, tmp_path: Path) -> None:
@@ -100,14 +98,6 @@ def test_a_budget_that_is_spent_ends_it_and_what_was_judged_is_written(judge: Ju
     calls = len(rules.calls())
     assert len([verdict for verdict, _ in done.verdicts if verdict is not None]) == calls < len(rows)
     assert f"{calls} calls" in done.err and "$0.3" in done.err
-
-
-def test_a_row_that_the_endpoint_refuses_is_named_and_the_others_are_judged(judge: Judge, rules: RulesServer) -> None:
-    rules.fail("*:context:1")
-    done = judge([PROSE, NUMBER, WRONG, PROSE], **rules.options)
-    found = [verdict for verdict, _ in done.verdicts]
-    assert (done.status, found[1], found.count(None)) == (2, True, 1 if found[2] is None else 2)
-    assert f"row {found.index(None) + 1}: " in done.err
 
 
 @pytest.mark.parametrize(("fault", "ended_by"), [("invalid_json", 6), ("quota", 2)])
@@ -141,41 +131,40 @@ def test_a_row_that_ends_it_takes_no_paid_verdict_of_later_rows(judge: Judge) ->
     assert done.status == 2 and "row 2: " in done.err and "no such tenant" in done.err
 
 
-def test_a_config_is_read_for_its_judge_alone(judge: Judge) -> None:
-    row = {"question": "How many?", "gold": "72", "answer": "So 72."}
-    assert judge([row], JUDGE="exact_number", DATA_PATH="nowhere.csv").verdicts == [(True, 1)]
-    for wrong in ({"JUDGE_TOLERANCE": "9"}, {"NONSENSE": 1}):
-        [name] = wrong
-        refused = judge([row], **wrong)
-        assert refused.status == 1 and name in refused.err
-
-
 def test_a_judge_that_cannot_be_reached_is_an_error_and_no_verdict(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     done = judge([PROSE, NUMBER], OPENAI_BASE_URL=NOBODY)
     assert (done.status, done.verdicts) == (2, []) and "OPENAI_API_KEY" in done.err, done.err
-    assert "0 rows: nothing was judged\n" in done.err
 
 
-def test_malformed_rows_are_refused_before_anything_is_judged(judge: Judge, tmp_path: Path) -> None:
+def test_wrong_options_and_malformed_rows_are_refused_before_anything_is_judged(judge: Judge, tmp_path: Path) -> None:
     output = tmp_path / "verdicts.jsonl"
     output.write_text("from before\n")
-    rows = b'{"question": "a", "gold": "b", "answer": "c"}\n{"question": 1}\nnonsense\n'
-    done = judge(rows, "--output", output)
+    done = judge([NUMBER, {"question": 1}, []], "--output", output)
     assert (done.status, done.out, "line 2:" in done.err, "line 3:" in done.err) == (1, "", True, True)
     assert output.read_text() == "from before\n"
     assert judge([NUMBER], "--output", tmp_path / "rows.jsonl").status == 1
     assert json.loads((tmp_path / "rows.jsonl").read_text()) == NUMBER
+    for name in ("JUDGE_TOLERANCE", "NONSENSE"):
+        done = judge([NUMBER], **{name: "9"})
+        assert (done.status, name in done.err) == (1, True)
 
 
-def test_exact_numbers_are_judged_without_an_endpoint(judge: Judge) -> None:
+def test_numbers_alone_or_a_function_of_the_user_judge_without_an_endpoint(judge: Judge, tmp_path: Path) -> None:
     rows = [{"question": "How many?", "gold": "72", "answer": answer} for answer in ("So 72.", "70, or 71", "none")]
-    assert judge(rows, "--judge", "exact_number").verdicts == [(True, 1), (False, 1), (False, 1)]
+    for chosen in ({}, {"JUDGE": "exact_number", "DATA_PATH": "nowhere.csv"}):  # a config is read for its judge alone
+        options = () if chosen else ("--judge", "exact_number")
+        assert judge(rows, *options, **chosen).verdicts == [(True, 1), (False, 1), (False, 1)]
     refused = judge([*rows, PROSE], "--judge", "exact_number")
-    assert (refused.status, refused.out, len(refused.err.splitlines())) == (1, "", 1)
-    assert "row 4" in refused.err and PROSE["gold"] in refused.err
+    assert (refused.status, refused.out, "row 4" in refused.err) == (1, "", True)
+    own = tmp_path / "own_judges.py"
+    own.write_text('print("load")\ndef same(question, gold, answer):\n    print("judge")\n    return gold == answer\n')
+    done = judge([PROSE, PROSE | {"answer": PROSE["gold"]}], "--judge", f"{own}:same")
+    assert done.verdicts == [(False, 1), (True, 1)], done.err  # and nothing that it prints
+    refused = judge([PROSE], "--judge", f"{own}:other")
+    assert (refused.status, refused.out) == (1, "") and f"{own}:other" in refused.err
 
 
 def test_a_command_that_takes_long_says_how_far_it_is(
@@ -186,12 +175,3 @@ def test_a_command_that_takes_long_says_how_far_it_is(
     own.write_text("import threading\ndef slow(*texts):\n    return threading.Event().wait(0.5)\n")
     done = judge([PROSE], "--judge", f"{own}:slow")
     assert done.status == 0 and "0 of 1 rows judged" in done.err
-
-
-def test_a_function_of_the_user_judges_and_one_that_is_not_there_is_named(judge: Judge, tmp_path: Path) -> None:
-    own = tmp_path / "own_judges.py"
-    own.write_text('print("load")\ndef same(question, gold, answer):\n    print("judge")\n    return gold == answer\n')
-    done = judge([PROSE, PROSE | {"answer": PROSE["gold"]}], "--judge", f"{own}:same")
-    assert done.verdicts == [(False, 1), (True, 1)], done.err  # and nothing that it prints
-    refused = judge([PROSE], "--judge", f"{own}:other")
-    assert (refused.status, refused.out) == (1, "") and f"{own}:other" in refused.err
