@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 from farm_bench import Bench, until
-from refusing_valkey import RefusingValkey
 from simulated_run import PLAN, RUN, Driver
 
 from orchestrator.farm import Parked
-from orchestrator.farm.connection import FarmConnection, make_sender
+from orchestrator.farm.connection import FarmConnection
 from orchestrator.runs.lifecycle import active_tasks, cancel, delete_run
 from tasks.plan import Plan
-from tasks.store.address import queues_url, store_url
-from tasks.store.client import StoreUnusable, Waiting, connect
-from tasks.store.store import Store
 
 WIDE = Plan("offspring", 2, tuple(dataclasses.replace(PLAN.candidates[0], index=i) for i in range(6)))
 FIRST = [WIDE.node(i, "pre") for i in range(6)]
@@ -53,17 +49,6 @@ def test_a_cancelled_run_ends_what_is_at_work_and_drops_the_rest(
     assert [driver.began("merge", node) for node in FIRST] == [1] * 6
     with pytest.raises(Parked, match="cancelled"):
         waiting.result(timeout=60)
-
-
-def test_a_run_is_not_called_cancelled_when_the_store_refuses_to_record_it(
-    refusing_valkey: RefusingValkey, tmp_path: Path
-) -> None:
-    url, waiting = refusing_valkey.url, Waiting(0.2)
-    store = Store(connect(store_url(url), waiting))
-    with make_sender(url) as app, refusing_valkey.full_memory():
-        farm = FarmConnection(app, connect(queues_url(url), waiting), store, rules=False, check=lambda: None)
-        with pytest.raises(StoreUnusable, match="OOM"):
-            cancel(farm, tmp_path, "run")
 
 
 def test_a_deleted_run_leaves_no_key_and_takes_nothing_of_another(farm: FarmConnection, driver: Driver) -> None:

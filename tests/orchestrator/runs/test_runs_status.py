@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,7 @@ from orchestrator.runs.kinds import KINDS, kind_of
 from orchestrator.runs.status import (
     ParkedState,
     StatusPublisher,
-    Versions,
-    keep_versions,
     read_usage,
-    read_versions,
     run_status,
     write_parked_state,
 )
@@ -48,33 +46,31 @@ def test_a_run_of_each_kind_is_found_stopped_parked_and_running(tmp_path: Path, 
     assert (run_status(tmp_path).state, run_status(tmp_path).reason) == ("parked", CANCELLED_REASON)
     folder.open()
     assert run_status(tmp_path).state == "running"
+    # And another kind is refused by its name
+    (tmp_path / "run.json").write_text(json.dumps({"id": "a-run", "kind": "dance"}))
+    with pytest.raises(OutputError, match="no kind of runs is called 'dance'"):
+        run_status(tmp_path)
 
 
-@pytest.mark.parametrize(("kind", "other"), [("evolve", "collect"), ("collect", "evolve")])
-def test_a_command_of_another_kind_changes_nothing_in_the_folder(tmp_path: Path, kind: str, other: str) -> None:
-    output = OutputFolder(tmp_path / "run")
-    output.open()
-    output.run_id(kind)
-    write_parked_state(output, ParkedState("its reason"))
-    output.close()
-    before = {path.name: path.read_bytes() for path in output.path.iterdir()}
-    with pytest.raises(OutputError, match=f"holds a run of '{kind}'"):
-        start(other, output.path)
-    assert {path.name: path.read_bytes() for path in output.path.iterdir()} == before
+def start_evolve(folder: Path) -> None:
+    start_evolution(load_settings(EVOLVE, [f"OUTPUT_DIR={folder}"]), fresh=False, plain=True)
 
 
-def start(kind: str, folder: Path) -> None:
-    if kind == "evolve":
-        start_evolution(load_settings(EVOLVE, [f"OUTPUT_DIR={folder}"]), fresh=False, plain=True)
-        return
+def start_collect(folder: Path) -> None:
     settings = dataclasses.replace(read_collect_settings(COLLECT), output_dir=str(folder))
     start_collection(settings, CollectOptions(requests_per_minute=1, tokens_per_minute=1000), resume=False)
 
 
-def test_an_unknown_kind_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text(json.dumps({"id": "a-run", "kind": "dance"}))
-    with pytest.raises(OutputError, match="no kind of runs is called 'dance'"):
-        run_status(tmp_path)
+@pytest.mark.parametrize(("kind", "start"), [("evolve", start_collect), ("collect", start_evolve)])
+def test_a_command_of_another_kind_changes_nothing_in_the_folder(
+    tmp_path: Path, kind: str, start: Callable[[Path], None]
+) -> None:
+    OutputFolder(tmp_path).run_id(kind)
+    write_parked_state(OutputFolder(tmp_path), ParkedState("its reason"))
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(OutputError, match=f"holds a run of '{kind}'"):
+        start(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def publisher(store: Store, folder: Path) -> StatusPublisher:
@@ -121,15 +117,7 @@ def test_a_store_that_lost_its_counters_goes_on_from_the_folder(store: Store, tm
     for _ in range(2):
         publisher(store, tmp_path).restore()
         assert store.usage("run-1") == usage
-
-
-def test_a_session_with_other_versions_is_added(tmp_path: Path) -> None:
-    output = OutputFolder(tmp_path)
-    for _ in range(2):
-        keep_versions(output)
-    [here] = read_versions(output)
-    assert here == Versions.here() and here.packages["celery"]
-    earlier = dataclasses.replace(here, code="0" * 12)
-    output.write_json("versions.json", {"sessions": [dataclasses.asdict(earlier)]})
-    keep_versions(output)
-    assert read_versions(output) == [earlier, here]
+    # Without prices the cost is unknown, and published nowhere
+    with dataclasses.replace(publisher(store, tmp_path), is_priced=False).publish_final_state():
+        pass
+    assert told(store)["is_priced"] is False and "cost_usd" not in read_usage(OutputFolder(tmp_path))
