@@ -35,11 +35,7 @@ def test_a_checkpoint_cut_anywhere_keeps_its_whole_lines_and_can_be_appended_to(
     checkpoint.append("new", "k", verbose_answers=["Ünïcode\n", ""])
     again = Checkpoint(path, is_resumed=True)
     assert again.lines == checkpoint.lines and list(again.lines) == [*left, "new"]
-    assert [again.holds(*line) for line in (("new", "k"), ("new", "other settings"), ("c", "k"))] == [
-        True,
-        False,
-        False,
-    ]
+    assert again.holds("new", "k") and not again.holds("new", "other settings") and not again.holds("c", "k")
 
 
 def test_each_start_without_resume_sets_the_checkpoint_aside_and_loses_nothing(tmp_path: Path) -> None:
@@ -97,19 +93,13 @@ def test_the_output_has_the_keys_of_the_specification_and_names_who_answered() -
     assert metadata["train_discarded_examples"] == 1
 
 
-def test_the_output_is_read_again_also_from_a_folder_that_was_moved(tmp_path: Path) -> None:
-    named = {"phase0.output_path": "/nowhere/phase0_data.json"}
-    assert read_collection(tmp_path, named) is None
-    found = read_collection(collected_folder(tmp_path), named)
-    assert found is not None
-    pairs = [pair for one in found["splits"]["train"] for pair in (*one["retained_pairs"], *one["discarded_pairs"])]
-    assert [len(pair.get("verbose_token_ids", ())) for pair in pairs] == [8, 6, 0]
-    assert [token["token_str"] for token in found["token_selection"]["v_steer"]] == [" the", "\n"]
-
-
 @pytest.mark.parametrize("damage", [{"splits": 3}, {"token_selection": {**DOCUMENT["token_selection"], "freq_raw": 3}}])
-def test_a_damaged_output_is_named(tmp_path: Path, damage: dict[str, Any]) -> None:
+def test_an_output_is_read_again_and_a_damaged_one_is_named(tmp_path: Path, damage: dict[str, Any]) -> None:
+    named = {"phase0.output_path": "/nowhere/phase0_data.json"}  # the folder was moved
+    assert read_collection(tmp_path, named) is None
     path = collected_folder(tmp_path) / "phase0_data.json"
+    assert (found := read_collection(tmp_path, named)) is not None
+    assert found["token_selection"]["v_steer"] == DOCUMENT["token_selection"]["v_steer"]
     path.write_text(json.dumps(DOCUMENT | damage))
     with pytest.raises(OutputError, match=r"phase0_data\.json cannot be read: "):
-        read_collection(tmp_path, {"phase0.output_path": str(path)})
+        read_collection(tmp_path, named)
