@@ -12,39 +12,31 @@ import pytest
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import load_settings
 
-ROOT = Path(__file__).parents[3]
+EMBEDDED = Path(__file__).parents[3] / "configs" / "embedded.config"
 
 
 class Sound:
     """A `.config` that loads, and the files that it names."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.path = folder / ".config"
-        self.questions = folder / "questions.jsonl"
+        self.path, self.questions, self.deltas = (folder / name for name in (".config", "questions.jsonl", "d.json"))
         self.questions.write_text("".join(json.dumps({"question": str(n)}) + "\n" for n in range(40)))
-        self.deltas = folder / "deltas.json"
-        self.write_deltas({str(cluster): 0.0 for cluster in range(12)})
-        self.path.write_text((ROOT / "configs" / "embedded.config").read_text())
-        self.put("DATA_PATH", f'"{self.questions}"')
-        self.put("INITIAL_DELTAS_PATH", f'"{self.deltas}"')
-        self.put("TRAINING", '"0-15"')
-        self.put("VALIDATION", '"16-31"')
-        self.put("TEST", '""')
+        self.deltas.write_text(json.dumps({str(cluster): 0.0 for cluster in range(12)}))
+        self.path.write_text(EMBEDDED.read_text())
+        for name, text in {
+            "DATA_PATH": self.questions, "INITIAL_DELTAS_PATH": self.deltas,
+            "TRAINING": "0-15", "VALIDATION": "16-31", "TEST": "",
+        }.items():  # fmt: skip
+            self.put(name, f'"{text}"')
 
-    def put(self, name: str, written: str) -> None:
-        """Let `written` stand behind CONFIG_`name`= in the file."""
-        self.leave_out(name)
-        self.append(f"CONFIG_{name}={written}")
-
-    def leave_out(self, name: str) -> None:
+    def put(self, name: str, written: str | None) -> None:
+        """Let `written` stand behind CONFIG_`name`= in the file; None leaves the line out."""
         self.path.write_text(re.sub(rf"^CONFIG_{name}=.*\n", "", self.path.read_text(), flags=re.MULTILINE))
+        if written is not None:
+            self.append(f"CONFIG_{name}={written}")
 
     def append(self, line: str) -> None:
         self.path.write_text(self.path.read_text() + line + "\n")
-
-    def write_deltas(self, deltas: object) -> None:
-        self.deltas.write_text(deltas if isinstance(deltas, str) else json.dumps(deltas))
 
 
 @pytest.fixture
@@ -53,24 +45,16 @@ def sound(tmp_path: Path) -> Sound:
 
 
 @pytest.fixture
-def problems(sound: Sound) -> Callable[..., tuple[str, ...]]:
-    """What `load_settings` has against the file, with the overrides that are given."""
+def refused(sound: Sound) -> Callable[..., dict[str, str]]:
+    """What `load_settings` has against the options of the file, by their names without CONFIG_, in its order."""
 
-    def told(*overrides: str) -> tuple[str, ...]:
+    def refused(*overrides: str) -> dict[str, str]:
         with pytest.raises(SettingsError) as error:
             load_settings(sound.path, overrides)
-        return error.value.problems
-
-    return told
-
-
-@pytest.fixture
-def refused(problems: Callable[..., tuple[str, ...]]) -> Callable[..., tuple[str, ...]]:
-    """The names, without CONFIG_, of the options that `load_settings` refuses; each has one short line."""
-
-    def names(*overrides: str) -> tuple[str, ...]:
-        lines = problems(*overrides)
+        lines = error.value.problems
         assert all("\n" not in line and len(line) < 500 for line in lines)
-        return tuple(line.partition(":")[0].removeprefix("CONFIG_") for line in lines)
+        named = {line.partition(": ")[0].removeprefix("CONFIG_"): line.partition(": ")[2] for line in lines}
+        assert len(named) == len(lines)
+        return named
 
-    return names
+    return refused

@@ -11,8 +11,6 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.farm import folder_name
 from orchestrator.settings.kconfig import load_settings
 
-WASTE = ("CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero")
-
 WRONG: Mapping[str, Sequence[str]] = {
     "CXPB": ("1.5", "-0.1", "half"),
     "MARGIN": ("0", "0.5"),
@@ -82,29 +80,27 @@ TOGETHER = [
     [*(([f"{name}={text}"], name) for name, texts in WRONG.items() for text in texts), *TOGETHER],
 )
 def test_a_wrong_setting_is_refused_by_its_name(refused: Any, overrides: list[str], named: str) -> None:
-    assert refused(*overrides) == (named,)
+    assert list(refused(*overrides)) == [named]
 
 
 TEMPLATE = 'TARGET_PROMPT_TEMPLATE={"answer": ...} {{json}} {} { } {other} {context} {query}'
 RIGHT = [
     ["SELECTION=truncation", "TRUNCATION_TOP_K=2", "ELITISM_SIZE=0", "TOURNAMENT_SIZE=-1", "FARM=external"],
     ["TOURNAMENT_SIZE=4", "ELITISM_SIZE=3", "LAMBDA_SHORTNESS=0", "CXPB=0", "JUDGE=my_judges:Class.method", TEMPLATE],
-    ["OPTIMISER=cma", "CXPB=0", "MUTPB=0", "ELITISM_SIZE=4", "TOURNAMENT_SIZE=9", "OPENAI_CONTEXT_TOKENS=0"],
+    ["OPTIMISER=cma", "CXPB=0", "MUTPB=0", "ELITISM_SIZE=4", "TOURNAMENT_SIZE=9", "FARM=rediss://u@host/1"],
     ["BUDGET_USD=5", "OPENAI_CONTEXT_TOKENS=2049", "SGLANG_URL=unix:/run/sglang.sock"],  # rules cost nothing
-    ["FARM=rediss://u@host/1"],
-    ["FARM=unix:///run/valkey.sock?db=0"],
 ]
 
 
-@pytest.mark.parametrize("overrides", RIGHT, ids=" ".join)
-def test_what_is_at_the_limit_is_accepted(sound: Any, overrides: list[str]) -> None:
-    assert load_settings(sound.path, overrides)
+def test_what_is_at_the_limit_is_accepted(sound: Any) -> None:
+    for overrides in RIGHT:
+        assert load_settings(sound.path, overrides)
 
 
 @pytest.mark.parametrize("override", ["FARM=amqp://user:secret@host", "OPENAI_API_KEY_ENV=sk-secret"])
-def test_a_secret_is_not_told(problems: Any, override: str) -> None:
-    (line,) = problems(override)
-    assert override.partition("=")[0] in line and "secret" not in line
+def test_a_secret_is_not_told(refused: Any, override: str) -> None:
+    [(name, why)] = refused(override).items()
+    assert name == override.partition("=")[0] and "secret" not in why
 
 
 @pytest.mark.parametrize(
@@ -118,45 +114,41 @@ def test_a_secret_is_not_told(problems: Any, override: str) -> None:
         ("REFLECTOR_MODEL", "bare"),
         ("REFLECTOR_MODEL", '"a"b"'),
         ("FARM", r'"a\nb' + "c" * 500 + '"'),
+        # a single backslash, which menuconfig would lose
+        ("TARGET_SYSTEM_PROMPT", r'"a\nb"'),
+        ("TARGET_SYSTEM_PROMPT", r'"a\\\nb"'),
     ],
 )
 def test_a_value_is_written_as_its_type_is(sound: Any, refused: Any, name: str, written: str) -> None:
     sound.put(name, written)
-    assert refused() == (name,)
+    assert list(refused()) == [name]
 
 
 def test_all_that_is_wrong_is_named_at_once_in_the_order_of_kconfig(sound: Any, refused: Any) -> None:
     sound.put("MUTPB", '"2"')
     sound.put("TARGET_CONCURRENCY", "0")
     sound.put("NGEN", "-1")
-    sound.append("CONFIG_UNHEARD_OF=1")
+    sound.append("CONFIG_POPULATION_SZE=4")
     sound.append("# CONFIG_SEED is not set")
     sound.append("CONFIG_CXPB=0")
     sound.append("nonsense")
-    line, *names = refused()
+    found = refused()
+    line, *names = found
     assert line.startswith("line ")
-    assert names == ["TARGET_CONCURRENCY", "NGEN", "CXPB", "MUTPB", "SEED", "UNHEARD_OF"]
+    assert names == ["TARGET_CONCURRENCY", "NGEN", "CXPB", "MUTPB", "SEED", "POPULATION_SZE"]
+    assert "CONFIG_POPULATION_SIZE" in found["POPULATION_SZE"]  # which was meant
 
 
-def test_an_unknown_option_is_named_with_the_one_that_was_meant(sound: Any, problems: Any) -> None:
-    sound.append("CONFIG_POPULATION_SZE=4")
-    (in_file, override) = problems("ngenn=3")
-    assert "CONFIG_POPULATION_SIZE" in in_file.partition(":")[2]
-    assert "CONFIG_NGEN" in override.partition(":")[2]
-
-
-def test_options_without_a_default_must_be_set(sound: Any, problems: Any) -> None:
+def test_options_without_a_default_must_be_set(sound: Any, refused: Any) -> None:
     genetic = (
         "LAMBDA_SHORTNESS", "LAMBDA_CORRECTNESS", "INITIAL_DELTAS_PATH", "POPULATION_SIZE", "NGEN", "CXPB", "MUTPB",
         "ELITISM_SIZE", "SELECTION",
     )  # fmt: skip
-    for name in genetic:
-        sound.leave_out(name)
-    unset = tuple(f"CONFIG_{name}: is not set" for name in genetic)
-    assert problems() == unset
-    for name in genetic:
-        sound.put(name, "-1" if name.endswith(("SIZE", "NGEN")) else '""')
-    assert problems() == unset
+    for empty in (None, ""):
+        for name in genetic:
+            is_number = name.endswith(("SIZE", "NGEN"))
+            sound.put(name, empty if empty is None else "-1" if is_number else '""')
+        assert refused() == dict.fromkeys(genetic, "is not set")
 
 
 @pytest.mark.parametrize("content", [None, b"CONFIG_SEED=\xff\xfe", b"#" * 2**21])
@@ -168,7 +160,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Any, content: bytes | Non
         load_settings(path)
 
 
-@pytest.mark.parametrize("name", ["", ".", "../out", ".hidden", "a/b", "a b", "x" * 81, "名"])
-def test_what_is_no_name_of_a_folder_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is no name of a folder"):
-        folder_name(name)
+def test_what_is_no_name_of_a_folder_is_refused() -> None:
+    for name in ("", ".", "../out", ".hidden", "a/b", "a b", "x" * 81, "名"):
+        with pytest.raises(ValueError, match="is no name of a folder"):
+            folder_name(name)
