@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from equal_runs import artifacts_of
 from rules_server import RulesServer
 from run_folder import ROOT, RunFolder
+from spec_checker import artifacts_of
 
 # Four questions, three samples each: with pairs that are kept and pairs that are not.
 COLLECTION = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from fuzz_cases import HOSTILE, TEXT, cases, damaged, files, written
-from guide_values import guide_values, stage_a_row
+from guided_world import guide_values, stage_a_row
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""A world for missions without a farm: what target, critic and reflector would answer, by plain rules.
+"""A small guided run: its settings and tickets, and a world without a farm that answers for target, critic, reflector.
 
 A ticket passes when its summary says so, and the target sees that only under an experience that names the word; else
 it passes everything.  A test changes single answers.
@@ -9,158 +9,178 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from dotted_values import with_value
-from guide_values import guide_values
 
 from orchestrator.farm.work import Request
 from orchestrator.guide.artifacts import MissionFolder
-from orchestrator.guide.guidance import GuidanceRepository
 from orchestrator.guide.inputs import MissionTickets, check_guide
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.rollouts import MissionSetup
-from orchestrator.guide.session import guide_context
+from orchestrator.guide.session import MissionRun, drive_missions, guide_context, write_ingest
 from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
 from orchestrator.guide.tally import Tally
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.jobs import JOURNAL, Journal
 from tasks.guide.ticket import Ticket
 
+ROOT = Path(__file__).parents[3]
 MISSION = "cabinet"
 RULE = "A missing label is a fail."
-Result = Mapping[str, Any]
 
 
-def small_settings(folder: Path, **changes: Any) -> GuideSettings:
-    """Batches of eight, which no file may have with a preview; `changes` have two underscores for a point."""
-    values = with_value(guide_values(folder), "sampler.group_batch_size", 32)
-    values = with_value(values, "reflection.rapid_mode", False)
-    for name, value in changes.items():
-        values = with_value(values, name.replace("__", "."), value)
-    settings = guide_settings_from(values)
-    return dataclasses.replace(settings, sampler=dataclasses.replace(settings.sampler, group_batch_size=8))
+def guide_values(folder: Path, **changes: Any) -> dict[str, Any]:
+    """The shipped settings with small numbers, and their files in a folder; `changes` have two underscores for a point.
+
+    It is a rapid run with batches of two.
+    """
+    values: dict[str, Any] = yaml.safe_load((ROOT / "configs" / "guide.yaml").read_text())
+    cell = {"temperature": 0.8, "top_p": 0.9, "max_new_tokens": 32, "seed": 7, "stop": ["\n\n"]}
+    small = {
+        "stage_a_paths": [str(folder / "tickets.jsonl")],
+        "missions": {MISSION: "the cabinet is ready"},
+        "guidance": {"path": str(folder / "guidance.json"), "retention": 3},
+        "output": {"root": str(folder / "outputs"), "run_id": "run", "fail_if_exists": True},
+        "sampler.group_batch_size": 2,
+        "sampler.grid": [{"temperature": 0.0, "top_p": 1.0, "max_new_tokens": 32}, cell],
+        "signals.weights": {"label_match": 1.0, "self_consistency": 0.5, "confidence": 0.5},
+        "critic.prompt_path": str(ROOT / "configs" / "guide" / "critic.txt"),
+        "reflection.prompt_path": str(ROOT / "configs" / "guide" / "reflection.txt"),
+        "reflection.batch_size": 8,
+        "reflection.rapid_mode": True,
+        "holdout": {"fraction": 0.25, "seed": 5, "max_false_pass_rise": 0.05, "min_probability": 0.8},
+        "runner.shuffle_seed": 11,
+        **{name.replace("__", "."): value for name, value in changes.items()},
+    }
+    for name, value in small.items():
+        values = with_value(values, name, value)
+    return values
 
 
-def small_tickets(training: int = 8, holdout: int = 8) -> MissionTickets:
-    """Half of them have their label; the others fail."""
+def stage_a_row(group_id: str, **changes: Any) -> dict[str, Any]:
+    """One line of Stage-A, complete; a change to None takes the field away."""
+    images = {"image_1": f"{group_id}: the door is closed", "image_2": "the cables are tied"}
+    row = {"group_id": group_id, "mission": MISSION, "label": "pass", "per_image": images, "stage_a_complete": True}
+    return {name: value for name, value in {**row, **changes}.items() if value is not None}
 
-    def ticket(number: int) -> Ticket:
-        is_good = number % 2 == 0
-        shown = f"unit {number}: label present" if is_good else f"unit {number}: no label"
-        return Ticket(f"t{number:02}", MISSION, "pass" if is_good else "fail", {"image_1": shown})
 
-    tickets = [ticket(number) for number in range(training + holdout)]
-    return MissionTickets(MISSION, tuple(tickets[:training]), tuple(tickets[training:]), ())
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any] | str]) -> Path:
+    lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def write_guidance(path: Path, *missions: str) -> None:
+    """The first guidance of these missions, as a person writes it."""
+    entry = {"step": 0, "updated_at": "2026-01-01T00:00:00Z", "experiences": {"G0": "Look closely."}}
+    path.write_text(json.dumps(dict.fromkeys(missions, entry)))
 
 
 class World:
-    """Answers requests; a test replaces what it likes.  `asked` counts how often each key was computed.
+    """A farm's scheduler, which answers each request at once; equal requests are computed once, as by the store.
 
     A prompt has ten tokens for each experience.
     """
 
     def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
+        self.answers: dict[str, Any] = {}
         self.tasks: Counter[str] = Counter()
-        self.answers: dict[str, Result] = {}
+        self.order: list[str] = []  # labels
         self.context: int | None = 4096
         self.verdict: Callable[[str, str, int], str] = judged_by_rule
-        self.proposal: Callable[[int], str] = lambda number: proposal_text(RULE)
-        self.critique: Callable[[int], str] = lambda number: json.dumps({"summary": "s", "critique": "c"})
-        self._proposals, self._critiques = count(1), count(1)
+        self.proposal: Callable[[], str] = lambda: proposal_text(RULE)
+        self.critique: Callable[[], str] = lambda: json.dumps({"summary": "s", "critique": "c"})
+        self.is_slow: Callable[[Request], bool] = lambda request: False
+        self.queue: list[Request] = []
 
-    def results(self, requests: Sequence[Request]) -> dict[str, Result]:
-        for request in requests:
+    def submit(self, request: Request, journal: Journal) -> None:
+        self.queue.append(request)
+
+    def results(self, watch: Callable[[], None]) -> Iterator[tuple[Request, dict[str, Any]]]:
+        while self.queue:
+            watch()
+            self.queue.sort(key=self.is_slow)
+            request = self.queue.pop(0)
             if request.key not in self.answers:
-                self.asked[request.key] += 1
                 self.tasks[request.spec.task] += 1
-                self.answers[request.key] = json.loads(json.dumps(self._compute(request)))
-        return {request.key: self.answers[request.key] for request in requests}
+                self.order.append(request.spec.label)
+                self.answers[request.key] = self._compute(request.spec.task, request.spec.arguments)
+            yield request, self.answers[request.key]
 
-    def _compute(self, request: Request) -> Any:
-        task, arguments = request.spec.task, request.spec.arguments
-        match task:
-            case "gpu.prompt_lengths":
+    def _compute(self, task: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        match task.partition(".")[2]:
+            case "prompt_lengths":
                 tokens = [10 * "".join(messages).count("[G") for messages in arguments["prompts"]]
                 return {"tokens": tokens, "context": self.context}
-            case "gpu.rollout":
+            case "rollout":
                 texts = [self.verdict(*arguments["messages"], seed) for seed in arguments["seeds"]]
                 answers = [{"text": text, "tokens": len(text) // 4, "finish": "stop"} for text in texts]
                 return {"answers": answers, "prompt_tokens": 100}
-            case "cpu.verify":
+            case "verify":
                 scores = [float(len(candidate["text"])) for candidate in arguments["candidates"]]
                 return {"verified": [{"verifier_score": score, "verifier_tags": []} for score in scores]}
-            case "openai.critique" | "gpu.critique":
-                return _reply(self.critique(next(self._critiques)))
-            case "openai.propose" | "gpu.propose":
-                return _reply(self.proposal(next(self._proposals)))
-        raise AssertionError(task)
+        usage = {"prompt": 100, "cached": 0, "completion": 20, "cost_usd": 0.001}
+        text = self.critique() if task.endswith("critique") else self.proposal()
+        return {"text": text, "finish": "stop", "by": "rules", "tokens": 20, "usage": usage}
 
 
 def judged_by_rule(system: str, user: str, seed: int) -> str:
-    """The three lines of the target: with an experience about the word it looks, else it passes everything."""
     verdict = "fail" if RULE in system + user and "no label" in user else "pass"
     return f"Verdict: {verdict}\nReason: as seen\nConfidence: 0.{80 + seed % 10}"
 
 
-def proposal_text(text: str, evidence: Iterable[str] = ("第1组",), **more: Any) -> str:
-    operation = {
-        "op": "upsert", "key": None, "text": text, "rationale": "r", "evidence": list(evidence), "merged_from": []
-    }  # fmt: skip
-    return json.dumps(
-        {
-            "action": "refine", "summary": "s", "critique": "c", "operations": [operation],
-            "evidence_group_ids": list(evidence), "uncertainty_note": None, **more,
-        }
-    )  # fmt: skip
+def proposal_text(text: str, **more: Any) -> str:
+    evidence = ["第1组"]
+    operation = {"op": "upsert", "key": None, "text": text, "rationale": "r", "evidence": evidence, "merged_from": []}
+    whole = {"action": "refine", "summary": "s", "critique": "c", "evidence_group_ids": evidence}
+    return json.dumps({**whole, "operations": [operation], "uncertainty_note": None, **more})
 
 
 def noop_text() -> str:
     return proposal_text("", action="noop", operations=[])
 
 
-def _reply(text: str) -> dict[str, Any]:
-    usage = {"prompt": 100, "cached": 0, "completion": 20, "cost_usd": 0.001}
-    return {"text": text, "finish": "stop", "by": "rules", "tokens": 20, "usage": usage}
-
-
 class MissionOnDisk:
-    """One mission in a folder, driven without a farm; each `start` is a new session."""
+    """One mission in a folder; each `run` is a session.  Half of its tickets have their label; the others fail.
 
-    def __init__(self, folder: Path, settings: GuideSettings, tickets: MissionTickets) -> None:
-        self.settings, self.tickets = settings, tickets
-        self.path = folder / "run" / MISSION
-        self.path.parent.mkdir(exist_ok=True)
+    Its batches are of eight, which no file may have with a preview.
+    """
+
+    def __init__(self, folder: Path, name: str = MISSION, training: int = 8, holdout: int = 8, **changes: Any) -> None:
+        changes = {"sampler__group_batch_size": 32, "reflection__rapid_mode": False, **changes}
+        settings = guide_settings_from(guide_values(folder, missions={name: "f"}, **changes))
+        sampler = dataclasses.replace(settings.sampler, group_batch_size=8)
+        self.settings: GuideSettings = dataclasses.replace(settings, sampler=sampler)
+        shown = ("label present", "no label")
+        tickets = [
+            Ticket(f"t{n:02}", name, "fail" if n % 2 else "pass", {"image_1": f"unit {n}: {shown[n % 2]}"})
+            for n in range(training + holdout)
+        ]
+        self.tickets = MissionTickets(name, tuple(tickets[:training]), tuple(tickets[training:]), ())
+        self.path = self.settings.folder / name
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         OutputFolder(self.path.parent).run_id("guide")
-        first = {MISSION: {"step": 0, "updated_at": "2026-01-01T00:00:00Z", "experiences": {"G0": "Look closely."}}}
-        (folder / "guidance.json").write_text(json.dumps(first))
-        self._initial = folder / "guidance.json"
+        write_guidance(folder / "guidance.json", name)
 
-    def start(self) -> tuple[Mission, Journal]:
-        repository = GuidanceRepository(self.path, MISSION, self.settings.guidance.retention)
-        first = repository.start_from(self._initial)
+    def start(self) -> MissionRun:
+        repository, first = write_ingest(self.path, self.settings, self.tickets)
         journal = Journal(self.path / JOURNAL)
         context = dataclasses.replace(guide_context(self.settings, GuideOptions()), server={"model": "m"})
         templates = check_guide(dataclasses.replace(self.settings, verifier=None), GuideOptions())
         setup = MissionSetup(self.tickets, self.settings, templates, context, frozenset(journal.parked_at))
-        tally = Tally(self.settings, self.tickets)
-        return Mission(setup, MissionFolder(self.path), repository, first, tally), journal
+        mission = Mission(setup, MissionFolder(self.path), repository, first, Tally(self.settings, self.tickets))
+        return MissionRun(mission, mission.steps(), journal)
 
-    def run(self, world: World, most: int = 10_000) -> Mission:
-        """Drive a session to its end, or through so many rounds of requests."""
-        mission, _ = self.start()
-        steps = mission.steps()
-        try:
-            asked = next(steps)
-            for _ in range(most):
-                asked = steps.send(world.results(asked))
-        except StopIteration:
-            pass
-        return mission
+    def run(self, world: World, watch: Callable[[], None] = lambda: None) -> bool:
+        """A session; `watch` is called before each answer.  Returns whether the mission has ended."""
+        one = self.start()
+        world.queue.clear()
+        drive_missions(world, [one], watch)  # type: ignore[arg-type]  # a world has what is used of a scheduler
+        return one.mission.is_finished
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.path / name).read_text().splitlines()]

@@ -1,236 +1,239 @@
-"""Checks the artifacts of one mission against the specification: whatever follows from the tickets, the settings and
-the raw answers is recomputed (spec_rules.py) and compared.  Nothing here is the project's code.
+"""Checks the files of one mission against the specification: what follows from the tickets, the settings and the raw
+answers is computed again and compared.  Nothing here is the project's code.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
-from spec_lines import LineChecker, Unreadable, lines_of
-from spec_rules import Read, Sides, Value, edited, gate, hash_of, in_order, screened
+Value = dict[str, Any]
+WORDS = {"pass": "pass", "通过": "pass", "fail": "fail", "不通过": "fail", "未通过": "fail"}
+ANSWER = re.compile(r"Verdict: (\w+)\nReason: .+\nConfidence: [0-9.]+")
+APPLIED = ("applied", "rapid", "no_holdout")
+Groups = dict[str, list[str | None]]
+"""The verdicts of each ticket's candidates; None is malformed."""
+Guided = tuple[int, Mapping[str, str]]
+"""A step of the guidance, and its experiences."""
 
-NO_BATCH = "no reflection follows"
+
+def lines_of(path: Path) -> list[Value]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-class SpecChecker(LineChecker):
-    """The checks of one mission's folder: what becomes of its guidance, step by step."""
+def artifacts_of(run: Path) -> dict[str, str]:
+    """Every file of each mission but the journal, in a form in which equal runs are equal.
+
+    That is without times and the run's name; reflections are called by their places, snapshots by their order.
+    """
+    found: dict[str, str] = {}
+    for mission in sorted(path.parent for path in run.glob("*/guidance.json")):
+        places = {one["reflection_id"]: f"step {one['step']}" for one in lines_of(mission / "reflection.jsonl")}
+        for number, path in enumerate(sorted(mission.rglob("*.json*"))):
+            text = re.sub('"(created_at|updated_at|run)": "[^"]*"', "", path.read_text())
+            for reflection, place in places.items():
+                text = text.replace(reflection, place)
+            name = f"snapshot {number}" if path.parent.name == "snapshots" else str(path.relative_to(mission))
+            if name != "journal.jsonl":
+                found[f"{mission.name}/{name}"] = text
+    return found
+
+
+class SpecChecker:
+    """settings: as the YAML file has them, every key.  tickets: the lines of Stage-A of this mission, all complete."""
+
+    def __init__(self, folder: Path, mission: str, settings: Value, tickets: Sequence[Value]) -> None:
+        self.folder, self.mission, self.settings = folder, mission, settings
+        self.labels = {ticket["group_id"]: ticket["label"] for ticket in tickets}
+        # Which tickets the seed holds out is the project's; how many is the fraction's.
+        self.held_out = sorted(self.labels.keys() - {one["group_id"] for one in self.lines("epoch_1/shuffled_data")})
+        self.faults: list[str] = []
 
     def check(self) -> list[str]:
-        """All that differs, one line each; no more after a file of another structure."""
-        try:
-            self._check()
-        except Unreadable:
-            assert self.faults
+        """All that differs, one line each."""
+        start = json.loads((self.folder / "guidance_start.json").read_text())[self.mission]
+        self.now, self.highest = (start["step"], start["experiences"]), start["metadata"]["highest"]
+        self.before: Guided | None = None
+        history = [[line["step"], line["hash"]] for line in start["metadata"]["history"]]
+        reflections, selections, number = self.lines("reflection"), self.lines("selections"), 0
+        size = self.settings["sampler"]["group_batch_size"]
+        for epoch in range(1, self.settings["runner"]["epochs"] + 1):
+            order = sorted(self.labels.keys() - set(self.held_out))
+            random.Random(self.settings["runner"]["shuffle_seed"] + epoch).shuffle(order)
+            shuffled = [line["group_id"] for line in self.lines(f"epoch_{epoch}/shuffled_data")]
+            self.same(f"the order of epoch {epoch}", shuffled, order)
+            self.cap_left = self.settings["reflection"]["change_cap_per_epoch"]
+            for at in range(0, len(order) - size + 1, size):
+                batch, line = order[at : at + size], reflections[number]
+                was, sides = called(self.now), ("step_before", "hash_before", "step_after", "hash_after")
+                number += 1
+                self.batch(epoch, number, batch, line, selections[(number - 1) * size : number * size])
+                self.same(f"step {number}", [line[f"guidance_{one}"] for one in sides], [*was, *called(self.now)])
+                if self.before:
+                    history.append(called(self.now))
+        self.same("reflections and selections", (len(reflections), len(selections)), (number, number * size))
+        groups = self.rollout("final/rollout", "final", sorted(self.labels), self.now)
+        self.selections("final", groups, self.lines("final/selections"))
+        entry = json.loads((self.folder / "guidance.json").read_text())[self.mission]
+        self.same("guidance.json", called((entry["step"], entry["experiences"])), called(self.now))
+        self.same("history", [[one["step"], one["hash"]] for one in entry["metadata"]["history"]], history)
         return self.faults
 
-    def _check(self) -> None:
-        start = json.loads((self.folder / "guidance_start.json").read_text())[self.mission]
-        self.step, self.experiences, self.highest = start["step"], start["experiences"], start["metadata"]["highest"]
-        self.history = [(line["step"], line["hash"], line["reflection_id"]) for line in start["metadata"]["history"]]
-        self.entries = {key: _entry(entry) for key, entry in start["metadata"]["entries"].items()}
-        self.previous: tuple[int, Value] | None = None
-        self.reviewed: list[Value] = []
-        reflections = iter(lines_of(self.folder / "reflection.jsonl"))
-        chosen = iter(lines_of(self.folder / "selections.jsonl"))
-        number, size = 0, self.settings["sampler"]["group_batch_size"]
-        for epoch in range(1, self.settings["runner"]["epochs"] + 1):
-            order = self._shuffled(epoch, number)
-            cap_left = self.settings["reflection"]["change_cap_per_epoch"]
-            for at in range(0, len(order) - size + 1, size):
-                number += 1
-                line = next(reflections, {})
-                self.require(f"step {number}: a reflection", bool(line), True)
-                cap_left -= self._batch(epoch, number, order[at : at + size], cap_left, line, chosen)
-        self.same("reflection.jsonl", [*reflections], [])
-        self.same("selections.jsonl", [*chosen], [])
-        self._final()
-        self._guidance()
-        flagged = [line for line in lines_of(self.folder / "review.jsonl") if line["step"]]
-        self.same("review.jsonl", _without(flagged, "created_at"), self.reviewed)
+    def batch(self, epoch: int, number: int, order: Sequence[str], line: Value, selections: Sequence[Value]) -> None:
+        """One batch, and what becomes of the guidance after it."""
+        where, settings = f"step_{number}", self.settings["reflection"]
+        groups = self.rollout(f"{where}/rollout", "learning", order, self.now, epoch, number)
+        if self.before:
+            self.rollout(f"{where}/paired", "paired", order, self.before, epoch, number)
+            old, new = ([one["decode"] for one in self.lines(f"{where}/{name}")] for name in ("paired", "rollout"))
+            self.same(f"{where}: seeds of the pairs", old, new)
+        self.selections(where, groups, selections)
+        bundle, by_hand = self.bundle(groups)
+        self.same(f"{where}: bundle", (line["bundle"], line["manual_review"]), (bundle, by_hand))
+        self.same(f"{where}: shown", line["shown"], bundle[: settings["batch_size"]])
+        outcome, figures, edited = self.outcome(where, line)
+        self.same(f"{where}: gate", (line["gate"], line["figures"]), (outcome, figures))
+        self.same(f"{where}: applied", line["applied"], outcome in APPLIED)
+        self.before = None
+        if edited and outcome in APPLIED:
+            self.before, self.now = self.now, edited
+            self.cap_left -= len(line["accepted_operations"])
+            self.highest = max(self.highest, *(int(one["key"][1:]) for one in line["accepted_operations"]))
 
-    # -- the parts of a run --------------------------------------------------------------------------------------
+    def outcome(self, where: str, line: Value) -> tuple[str, Value | None, Guided | None]:
+        """Of the gate, with its figures, and the guidance after the edit."""
+        proposal, settings = line["proposal"], self.settings["reflection"]
+        if not line["bundle"] or self.cap_left < 1:
+            return "budget" if line["bundle"] else "ineligible", None, None
+        if proposal is None or proposal["action"] == "noop":
+            return "noop" if proposal else "rejected", None, None
+        edited = self.edited(where, line, min(settings["max_operations"], self.cap_left))
+        if edited is None:
+            return "invalid", None, None
+        if (proposal["uncertainty_note"] or "").strip() and not settings["allow_uncertain"]:
+            return "uncertain", None, None
+        if settings["rapid_mode"] or not self.held_out:
+            return "rapid" if settings["rapid_mode"] else "no_holdout", None, edited
+        # The held-out tickets, and no others, under both guidances, with equal seeds.
+        name = f"{where}/preview"
+        old = self.rollout(name, "before", self.held_out, self.now)
+        new = self.rollout(name, "after", self.held_out, edited)
+        seeds, half = [one["decode"] for one in self.lines(name)], len(self.lines(name)) // 2
+        self.same(f"{name}: seeds", seeds[:half], seeds[half:])
+        return *gate([(self.labels[one], old[one], new[one]) for one in self.held_out], self.settings), edited
 
-    def _shuffled(self, epoch: int, batches: int) -> list[str]:
-        """R3: the order of an epoch, and what its file says."""
-        training = sorted(self.by_id.keys() - self.held_out)
-        random.Random(self.settings["runner"]["shuffle_seed"] + epoch).shuffle(training)
-        size = self.settings["sampler"]["group_batch_size"]
-        whole = len(training) - len(training) % size
-        wanted = [
-            {**self.by_id[name], "epoch": epoch, "batch": batches + 1 + at // size if at < whole else None}
-            for at, name in enumerate(training)
-        ]
-        self.same(f"epoch_{epoch}", lines_of(self.folder / f"epoch_{epoch}" / "shuffled_data.jsonl"), wanted)
-        return training
-
-    def _batch(
-        self, epoch: int, number: int, order: Sequence[str], cap_left: int, line: Value, chosen: Iterator[Value]
-    ) -> int:
-        """One batch; returns how many operations were applied."""
-        place = {"mission": self.mission, "epoch": epoch, "step": number}
-        where = f"step_{number}"
-        groups = self.rollout(f"{where}/rollout.jsonl", place, order, "learning", self.step, self.experiences)
-        if self.previous:
-            self.rollout(f"{where}/paired.jsonl", place, order, "paired", *self.previous, seeds_of=where)
-        bundle, review, has_met = screened(groups, self.settings)
-        outcome, applied = self._reflection(where, place, line, bundle, review, has_met, cap_left)
-        change = line["reflection_id"] if applied else None
-        self.trajectories(where, place, groups)
-        for name in order:
-            by_hand = "all wrong, for manual review" if name in review else "not by the eligibility policy"
-            why = {} if name in bundle else {"ineligible_reason": by_hand}
-            more = {"holdout": False, "reflection_change": change, "eligible": name in bundle, **why}
-            wanted = self.selection(place, name, groups, self._guided()) | more
-            self.same(f"{where}: selection of {name}", next(chosen, None), wanted)
-            if reasons := _review_reasons(groups[name], name in review):
-                label = self.by_id[name]["label"]
-                made = {"group_id": name, **place, "label": label, "reasons": reasons, **self._guided()}
-                self.reviewed.append({**made, "reflection_id": line["reflection_id"]})
-        self.same(f"{where}: guidance before", _guided_by(line, "before"), self._guided())
-        self.previous = None
-        if applied:
-            self.previous = (self.step, self.experiences)
-            self.step, self.experiences, self.highest = self.step + 1, applied.experiences, applied.highest
-            self.history.append((self.step, hash_of(self.experiences), line["reflection_id"]))
-            self._enter(applied.accepted, line["reflection_id"])
-        self.same(f"{where}: guidance after", _guided_by(line, "after"), self._guided())
-        self.same(f"{where}: applied", line["applied"], outcome in ("applied", "rapid", "no_holdout"))
-        return len(applied.accepted) if applied else 0
-
-    def _reflection(
-        self, where: str, place: Value, line: Value, bundle: list[str], review: list[str], has_met: bool, cap_left: int
-    ) -> Any:
-        """The outcome of a proposal, and the edit where it is applied."""
-        settings, proposal = self.settings["reflection"], line["proposal"]
-        shown = bundle[: settings["batch_size"]]
-        made: Any = None
-        figures = None
-        if not bundle:
-            outcome = "ineligible"
-            self.same(f"{where}: R7", (proposal or {}).get("action"), "noop")
-        elif cap_left < 1:
-            outcome = "budget"
-        elif proposal is None:
-            outcome = "rejected"
-        elif proposal["action"] == "noop":
-            outcome = "noop"
-        else:
-            texts = [text for ticket in self.tickets for text in ticket["per_image"].values()]
-            most = min(settings["max_operations"], cap_left)
-            made = edited(self.experiences, self.highest, proposal, most, bundle, [*self.by_id], texts)
-            if not made.accepted:
-                outcome = "invalid"
-            elif (proposal["uncertainty_note"] or "").strip() and not settings["allow_uncertain"]:
-                outcome = "uncertain"
-            elif line["gate"] == "too_long":  # the lengths of prompts are in no artifact
-                outcome = "too_long"
-            elif settings["rapid_mode"] or not self.held_out:
-                outcome = "rapid" if settings["rapid_mode"] else "no_holdout"
-            else:
-                outcome, figures = gate(self._previewed(where, place, made.experiences), self.settings)
-        why = (
-            "every ticket that meets the eligibility policy is for manual review"
-            if has_met
-            else ("no ticket meets the eligibility policy")
+    def edited(self, where: str, line: Value, most: int) -> Guided | None:
+        """The guidance after the operations that were accepted, each of which does what was asked."""
+        asked, accepted = line["proposal"]["operations"], line["accepted_operations"]
+        rejected = [one["index"] for one in line["rejected_operations"]]
+        wanted = [one for index, one in enumerate(asked) if index not in rejected]
+        self.same(f"{where}: operations", [one["op"] for one in accepted], [one["op"] for one in wanted])
+        self.same(
+            f"{where}: over the budget", [index for index in range(most, len(asked)) if index not in rejected], []
         )
-        wanted = {
-            **place,
-            "backend": settings["backend"],
-            "eligible": bool(bundle),
-            **({} if bundle else {"ineligible_reason": why}),
-            "gate": outcome,
-            "figures": figures,
-            "bundle": bundle,
-            "shown": shown,
-            "manual_review": review,
-            "warnings": [],
-            "accepted_operations": made.accepted if made else [],
-            "experiences_proposed": made.experiences if made and made.accepted else None,
-        }
-        for name, value in wanted.items():
-            self.same(f"{where}: {name}", line.get(name), value)
-        rejected = [operation["index"] for operation in line["rejected_operations"]]
-        self.same(f"{where}: rejected_operations", rejected, made.rejected if made else [])
-        if proposal is None and outcome != "rejected":
-            self.same(f"{where}: by", line["by"], None)
-        return outcome, made if outcome in ("applied", "rapid", "no_holdout") else None
-
-    def _previewed(self, where: str, place: Value, after: Value) -> Sides:
-        """R4: the held-out tickets, and no others, under both guidances, with equal seeds."""
-        nowhere = {"mission": self.mission, "epoch": None, "step": None}
-        name, held_out = f"{where}/preview.jsonl", sorted(self.held_out)
-        old = self.rollout(name, nowhere, held_out, "before", self.step, self.experiences)
-        new = self.rollout(name, nowhere, held_out, "after", self.step + 1, after)
-        seeds = [
-            [line["decode"]["seed"] for line in lines_of(self.folder / name) if line["purpose"] == purpose]
-            for purpose in ("before", "after")
-        ]
-        self.same(f"{name}: seeds", seeds[0], seeds[1])
-        return [
-            (self.by_id[one]["label"], [c.verdict for c in old[one][1]], [c.verdict for c in new[one][1]])
-            for one in held_out
-        ]
-
-    def _final(self) -> None:
-        """R3: a pass over all tickets with the last guidance."""
-        place = {"mission": self.mission, "epoch": None, "step": None}
-        order = sorted(self.by_id)
-        groups = self.rollout("final/rollout.jsonl", place, order, "final", self.step, self.experiences)
-        self.trajectories("final", place, groups)
-        found = lines_of(self.folder / "final" / "selections.jsonl")
-        more = {"reflection_change": None, "eligible": False, "ineligible_reason": NO_BATCH}
-        self.require("final/selections.jsonl", len(found), len(order))
-        for name, line in zip(order, found, strict=True):
-            wanted = self.selection(place, name, groups, self._guided()) | {"holdout": name in self.held_out, **more}
-            self.same(f"final: selection of {name}", line, wanted)
-
-    def _guidance(self) -> None:
-        """The guidance of every step: the file, its history, and the snapshots that are kept."""
-        kept = self.settings["guidance"]["retention"]
-        files = sorted((self.folder / "snapshots").iterdir())
-        self.same("snapshots", len(files), min(kept, len(self.history)))
-        steps = self.history[-kept:]
-        for path, line in [*zip(files, steps, strict=False), (self.folder / "guidance.json", self.history[-1])]:
-            entry = json.loads(path.read_text())[self.mission]
-            self.same(f"{path.name}: step", (entry["step"], hash_of(entry["experiences"])), line[:2])
-            made = [(one["step"], one["hash"], one["reflection_id"]) for one in entry["metadata"]["history"]]
-            self.same(f"{path.name}: history", made, self.history[: self.history.index(line) + 1])
-            self.same(f"{path.name}: order", list(entry["experiences"]), list(in_order(entry["experiences"])))
-        self.same("guidance.json: experiences", entry["experiences"], self.experiences)
-        self.same("guidance.json: highest", entry["metadata"]["highest"], self.highest)
-        entries = {key: _entry(one) for key, one in entry["metadata"]["entries"].items()}
-        self.same("guidance.json: entries", entries, self.entries)
-
-    def _enter(self, accepted: Sequence[Value], reflection_id: str) -> None:
-        """R9: where each entry comes from; removed ones stay."""
-        for one in accepted:
-            made = {"reflection_id": reflection_id, "evidence": one["evidence"], "rationale": one["rationale"]}
+        experiences, highest = dict(self.now[1]), self.highest
+        for one, operation in zip(accepted, wanted, strict=False):
+            self.same(f"{where}: evidence", set(one["evidence"]) - set(line["bundle"]), set())
             for key in [one["key"]] if one["op"] == "remove" else one["merged_from"]:
-                self.entries[key] = {**made, "removed": True, "text": self.entries[key]["text"]}
+                del experiences[key]
             if one["op"] != "remove":
-                self.entries[one["key"]] = {**made, "removed": False, "text": one["text"]}
+                highest += operation["key"] is None
+                self.same(f"{where}: key", one["key"], operation["key"] or f"G{highest}")
+                experiences[one["key"]] = operation["text"].strip()
+        self.same(f"{where}: experiences", line["experiences_proposed"], experiences if accepted else None)
+        return (self.now[0] + 1, experiences) if accepted else None
 
-    def _guided(self) -> Value:
-        return {"guidance_step": self.step, "guidance_hash": hash_of(self.experiences)}
+    def rollout(self, name: str, purpose: str, order: Sequence[str], by: Guided, *place: int) -> Groups:
+        """The candidates of each ticket of a file, in the order of the grid: one of a greedy cell, else all samples."""
+        found, sampler = [line for line in self.lines(name) if line["purpose"] == purpose], self.settings["sampler"]
+        grid = [(cell, sampler["samples_per_decode"] if cell["temperature"] else 1) for cell in sampler["grid"]]
+        samples = [(cell, sample) for cell, count in grid for sample in range(count)]
+        wanted = [(one, index) for one in order for index in range(len(samples))]
+        self.same(f"{name}: {purpose}", [(line["group_id"], line["candidate_index"]) for line in found], wanted)
+        groups, first = {one: list[str | None]() for one in order}, 0
+        for line in found:
+            (cell, sample), decode = samples[line["candidate_index"]], line["decode"]
+            first = decode["seed"] if sample == 0 else first
+            seed = first if cell["seed"] is None or not place else cell["seed"]
+            self.same(f"{name}: decode", decode, {**cell, "stop": list(cell["stop"]), "seed": seed + sample})
+            about = [line[key] for key in ("epoch", "step", "guidance_step", "guidance_hash")]
+            self.same(f"{name}: place and guidance", about, [*(place or (None, None)), *called(by)])
+            read = ANSWER.fullmatch(line["response_text"])
+            verdict = WORDS.get(read[1]) if read else None
+            self.same(f"{name}: format_ok", line["format_ok"], verdict is not None)
+            groups[line["group_id"]].append(verdict)
+        return groups
+
+    def selections(self, where: str, groups: Groups, lines: Sequence[Value]) -> None:
+        """With the label's help a right candidate where there is one; without it one of the majority."""
+        self.same(f"{where}: tickets", [line["group_id"] for line in lines], [*groups])
+        for (name, verdicts), line in zip(groups.items(), lines, strict=False):
+            label, voted = self.labels[name], majority(verdicts)
+            for verdict, said in ((label if label in verdicts else voted, line), (voted, line["label_free"])):
+                chosen = said["selected_candidate"]
+                found = [said["verdict"], said["label_match"], None if chosen is None else verdicts[chosen]]
+                self.same(f"{where}: {name}", found, [verdict, verdict == label, verdict])
+
+    def bundle(self, groups: Groups) -> tuple[list[str], list[str]]:
+        """The tickets to reflect on by priority, and those for manual review."""
+        settings, kinds = self.settings["reflection"], dict[str, int]()
+        for name, verdicts in groups.items():
+            right = {verdict == self.labels[name] for verdict in verdicts if verdict}
+            kind = 0 if len(right) == 2 else 2 if right == {True} else 1  # mixed, all wrong, all right
+            meets = {
+                "selected_mismatch_or_all_wrong": kind == 1 or majority(verdicts) != self.labels[name],
+                "contradictions_only": kind == 0,
+                "contradictions_or_all_wrong": kind < 2,
+            }
+            if meets[settings["eligibility_policy"]]:
+                kinds[name] = kind
+        is_by_hand = settings["all_wrong_strategy"] == "manual_review"
+        by_hand = sorted(name for name, kind in kinds.items() if kind == 1 and is_by_hand)
+        return sorted(kinds.keys() - set(by_hand), key=lambda name: (kinds[name], name)), by_hand
+
+    def lines(self, name: str) -> list[Value]:
+        return lines_of(self.folder / f"{name}.jsonl")
+
+    def same(self, what: str, found: Any, wanted: Any) -> None:
+        if found != wanted:
+            self.faults.append(f"{what}: {str(found)[:300]}, not {str(wanted)[:300]}")
 
 
-def _entry(record: Value) -> Value:
-    return _without([record], "updated_at")[0]
+def majority(verdicts: Sequence[str | None]) -> str | None:
+    """Of the valid ones; a tie goes to fail."""
+    passed, failed = verdicts.count("pass"), verdicts.count("fail")
+    return None if passed + failed == 0 else "pass" if passed > failed else "fail"
 
 
-def _review_reasons(group: tuple[str, list[Read]], by_hand: bool) -> list[str]:
-    label, candidates = group
-    verdicts = {one.verdict for one in candidates} - {None}
-    reasons = ["no_valid_candidate"] if not verdicts else [] if label in verdicts else ["all_wrong"]
-    return [*reasons, "manual_review"] if by_hand else reasons
+def called(guided: Guided) -> list[Any]:
+    """As lines name a guidance: its step and the hash of its canonical JSON (sorted keys, no spaces, UTF-8)."""
+    text = json.dumps(guided[1], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return [guided[0], hashlib.sha256(text.encode()).hexdigest()]
 
 
-def _guided_by(line: Value, side: str) -> Value:
-    return {"guidance_step": line[f"guidance_step_{side}"], "guidance_hash": line[f"guidance_hash_{side}"]}
+def gate(sides: Sequence[Any], settings: Value) -> tuple[str, Value]:
+    """The outcome and its figures, of each held-out ticket's label and verdicts before and after an edit.
 
-
-def _without(lines: Sequence[Value], name: str) -> list[Value]:
-    return [{key: value for key, value in line.items() if key != name} for line in lines]
+    The resamples are as docs/guide.md says.
+    """
+    rises = [after.count(label) - before.count(label) for label, before, after in sides]
+    uplift = Fraction(sum(rises), len(rises) * len(sides[0][1]))
+    draw = random.Random(settings["runner"]["shuffle_seed"])
+    probability = Fraction(sum(sum(draw.choices(rises, k=len(rises))) > 0 for _ in range(1000)), 1000)
+    failing = [[majority(verdicts) == "pass" for verdicts in side[1:]] for side in sides if side[0] == "fail"]
+    before, after = (Fraction(sum(side[which] for side in failing), max(1, len(failing))) for which in (0, 1))
+    holdout = settings["holdout"]
+    bounds = {
+        "uplift": uplift >= Fraction(str(settings["reflection"]["apply_if_delta"])),
+        "probability": probability >= Fraction(str(holdout["min_probability"])),
+        "false_pass": after - before <= Fraction(str(holdout["max_false_pass_rise"])),
+    }
+    figures = {"uplift": uplift, "probability": probability, "false_pass_before": before, "false_pass_after": after}
+    outcome = next((name for name, holds in bounds.items() if not holds), "applied")
+    return outcome, {"tickets": len(sides), **{name: float(figure) for name, figure in figures.items()}}
