@@ -65,17 +65,13 @@ def test_filler_comes_first_and_content_last_and_the_rest_has_its_own_clusters()
     assert log_odds[0] == log_odds[7] == 0.0
 
 
-@pytest.mark.parametrize("buckets", [1, 2, 5, 7, 20])
-def test_buckets_have_about_equal_weight_and_each_holds_a_token(buckets: int) -> None:
-    made = cluster_by_waste(VOCABULARY, TokenUsage.of(*answers()), buckets)
+def test_buckets_have_about_equal_weight_and_each_holds_a_token() -> None:
     verbose, short = (np.concatenate(side) for side in answers())
-    weights = []
-    for bucket in range(buckets):
-        inside = np.flatnonzero(made[0] == FIRST_BUCKET + bucket)
-        assert inside.size
-        weights.append((np.isin(verbose, inside).mean() + np.isin(short, inside).mean()) / 2)
-    if buckets <= 5:
-        assert max(weights) < 1.6 * min(weights)
+    for buckets in (1, 5, 20):
+        labels, *_ = cluster_by_waste(VOCABULARY, TokenUsage.of(*answers()), buckets)
+        inside = [np.flatnonzero(labels == FIRST_BUCKET + bucket) for bucket in range(buckets)]
+        weights = [(np.isin(verbose, ids).mean() + np.isin(short, ids).mean()) / 2 for ids in inside]
+        assert min(weights) > 0 and (buckets > 5 or max(weights) < 1.6 * min(weights))
 
 
 def test_a_token_that_was_seen_once_says_less_than_one_that_was_seen_often() -> None:
@@ -86,13 +82,10 @@ def test_a_token_that_was_seen_once_says_less_than_one_that_was_seen_often() -> 
 
 
 VERBOSE = (
-    "Based on the provided context, the company reported a net income of $215 million in 2018.\n\nTherefore, the "
-    "answer to the question is that the net income of the company was $215 million.",
-    "To answer the question, we need to look at the provided context, which says that the gross margin was 42 %.\n\n"
-    "Therefore, the gross margin of the company was 42 %.",
-    "Yes, based on the provided context, the company does pay a dividend to the people who hold its shares.",
+    "Based on the provided context, the net income was $215 million in 2018.\n\nTherefore, the answer is $215 million.",
+    "We need to look at the provided context, which says that the gross margin was 42 %.\n\nTherefore, it was 42 %.",
 )
-SHORT = ("$215 million", "The gross margin was 42 %.", "Yes, it does.")
+SHORT = ("$215 million", "The gross margin was 42 %.")
 
 
 def settings(folder: Path) -> Clusters:
@@ -104,14 +97,10 @@ def test_the_job_clusters_the_embedded_models_vocabulary(store: Store, tmp_path:
     put_run(store, "run", embedded_target(embedded_model()), np.zeros(1), [])
     store.put_run(dataclasses.replace(store.run("run"), clusters=settings(tmp_path / "clusters")))
     store.put_shared("run", "sides:1", dataclasses.asdict(Sides(VERBOSE * 3, SHORT * 3)))
-    before = store.metadata("run", "clustering")
     # When the job has run, on a machine without that embedder and without a GPU
     with closing(LocalTargetHost(tmp_path / "host", "gpu", os.environ)) as host:
         result = cluster(Job(store, "run", "cluster:1", {"sides": "sides:1"}), host)
-        with pytest.raises(LookupError, match="sides:2"):
-            cluster(Job(store, "run", "cluster:2", {"sides": "sides:2"}), host)
     # Then the store has labels, descriptions and figures of 4 + 4 clusters
-    assert store.metadata("run", "clustering") == before, "which one the run uses is for its driver to say"
     labels, figures = (getattr(store.clusterings, name)(result["clustering"]) for name in ("labels", "figures"))
     labels, described = unpack_labels(labels), store.clusterings.descriptions("run", result["clustering"])
     assert np.bincount(labels, minlength=8).tolist() == [one["count"] for one in described]
