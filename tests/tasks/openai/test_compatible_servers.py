@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -50,31 +48,10 @@ def test_each_server_gives_a_reply(call_as: Any, start: Any, server: Server, bas
     assert len(server.asked) == before + 1
 
 
-@pytest.mark.parametrize("server", [OldVLLM(), NoSchema()], ids=["no max_completion_tokens", "no schema"])
-def test_calls_in_flight_when_a_refusal_is_learned_are_repeated_in_the_same_form(
-    call_as: Any, start: Any, server: Server
-) -> None:
-    callers, arrived, answer = 12, threading.Barrier(12), server.answer
-    waiting = iter(range(callers))
-
-    def answer_together(*asked: Any) -> Any:
-        if next(waiting, None) is not None:
-            arrived.wait(60)  # until all first requests are here
-        return answer(*asked)
-
-    server.answer = answer_together  # type: ignore[method-assign]
-    caller = call_as(base_url=f"{start(server).url}/v1")
-    with ThreadPoolExecutor(callers) as pool:
-        replies = list(pool.map(lambda _: caller.ask()[0].scratchpad, range(callers)))
-    assert replies == ["End earlier."] * callers and len(server.asked) == 2 * callers
-
-
 def test_an_error_in_a_reply_of_status_200_is_one_of_its_own_status(answered: Any) -> None:
-    in_choice = {"finish_reason": "error", "message": {"content": ""}, "error": FAILED["error"] | {"code": "503"}}
-    for body in (FAILED, {"choices": [in_choice]}):
-        caller = answered((200, body))
-        assert caller.ask()[0].scratchpad == "End earlier."
-        assert [used is None for used in caller.tries] == [True, False], "it may have been paid"
+    caller = answered((200, FAILED))
+    assert caller.ask()[0].scratchpad == "End earlier."
+    assert [used is None for used in caller.tries] == [True, False], "it may have been paid"
     with pytest.raises(RejectedError, match="Insufficient credits"):
         answered((200, {"error": {"code": 402, "message": "Insufficient credits"}})).ask()
     with pytest.raises(UnavailableError, match=r"Provider returned error.*upstream is down"):
@@ -87,16 +64,13 @@ def ending(finish: str, **message: Any) -> dict[str, Any]:
     return body
 
 
-FILTERS = ("content_filter", "data_inspection_failed", "DataInspectionFailed", "ResponsibleAIPolicyViolation")
 FILTERED = "litellm.BadRequestError: litellm.ContentPolicyViolationError: AzureException - It is not appropriate."
 UNUSABLE = {
     CONTENT + CONTENT.replace("earlier", "later"): '{"scratchpad": "End',
-    "no {} at all": "no {} at all",
     "{" * 5000: "{" * 20,
     "": "''",
     '```json\n{"scratchpad": 3}\n```': "scratchpad: 3 is not a valid string",
     '{"scratchpad": "a", "more": 1}': "more: is not expected",
-    "NaN": "NaN",
 }
 
 
@@ -105,24 +79,19 @@ UNUSABLE = {
     [
         # A refusal is told with its reason, wherever a server has it.
         (400, {"object": "error", "message": "max_tokens must be at least 1, got -186."}, RejectedError, "got -186"),
-        (400, {"error": "model 'x' has no room"}, RejectedError, "model 'x' has no room"),
         (422, {"detail": [{"loc": ["body", "seed"], "msg": "must be 1"}]}, RejectedError, "body.seed: must be 1"),
-        (400, {"detail": "no such tenant"}, RejectedError, "no such tenant"),
+        (400, {"error": "model 'x' has no room"}, RejectedError, "model 'x' has no room"),
         (400, "a plain reason", RejectedError, "a plain reason"),
-        (400, {"error": {"message": "an error", "metadata": {"raw": "too long"}}}, RejectedError, "too long"),
-        (400, {}, RejectedError, "HTTP 400"),
         (401, {"error": {"message": f"wrong key: {KEY}"}}, RejectedError, "wrong key"),
         (502, "<html>bad\ngateway</html>", UnavailableError, "502"),
         # What is no completion.
         (200, "<html>log in</html>", RejectedError, "log in"),
         (200, "{", UnavailableError, "not JSON"),
-        (200, "{}", RejectedError, "choices"),
         # A prompt that a filter refuses is a reply that cannot be used.
-        *((400, {"error": {"code": code, "message": "Not so."}}, UnusableReplyError, "Not so.") for code in FILTERS),
+        (400, {"error": {"code": "content_filter", "message": "Not so."}}, UnusableReplyError, "Not so."),
         (400, {"error": {"code": "400", "message": FILTERED}}, UnusableReplyError, "It is not appropriate."),
         # A reply without a text says why, and one without one usable object is shown.
         (200, ending("content_filter", content=None), UnusableReplyError, "the endpoint's content filter"),
-        (200, ending("content_filter: PROHIBITED_CONTENT"), UnusableReplyError, "the endpoint's content filter"),
         (200, ending("tool_calls", tool_calls=[{"id": "x"}]), UnusableReplyError, "has tool calls and no text"),
         *((200, completion({"content": text}), UnusableReplyError, said) for text, said in UNUSABLE.items()),
     ],
@@ -138,25 +107,18 @@ def test_what_an_answer_is_called_and_what_is_told_of_it(
 
 
 def test_a_wrong_address_is_shown_with_the_one_that_was_asked(call_as: Any, start: Any) -> None:
-    url, web = start(Ollama()).url, start(Server())
-    web.troubles = [(405, "<h1>405 Not Allowed</h1>")]
-    for base in ("", "/v1/models"):
-        with pytest.raises(RejectedError, match=f"asked for was {url}{base}/chat/completions") as raised:
-            call_as(base_url=url + base).ask()
-        assert "/v1" in str(raised.value)
+    url = start(Ollama()).url
+    with pytest.raises(RejectedError, match=f"asked for was {url}/chat/completions: most end with /v1"):
+        call_as(base_url=url).ask()
     with pytest.raises(RejectedError, match="not found, try pulling it first"):
         call_as(base_url=f"{url}/v1").ask(model="llama9")
-    with pytest.raises(RejectedError, match=r"405 Not.*asked for was .*/chat/completions: most end with /v1"):
-        call_as(base_url=web.url).ask()
 
 
 def test_a_reply_that_the_endpoint_itself_finds_invalid_is_shown_and_perhaps_paid(answered: Any) -> None:
-    caller = answered((400, INVALID_REPLY), (400, {"error": {"code": "400", "message": f"litellm: {INVALID_REPLY}"}}))
-    with pytest.raises(UnusableReplyError, match=r"does not match the expected schema.*it is .\{.scratch") as raised:
+    caller = answered((400, INVALID_REPLY))
+    with pytest.raises(UnusableReplyError, match=r"does not match the expected schema.*it is .\{.scratch"):
         caller.ask()
-    assert raised.value.raw == '{"scratch' and caller.tries == [None]
-    with pytest.raises(UnusableReplyError, match="does not match the expected schema"):
-        caller.ask()
+    assert caller.tries == [None]
     assert caller.ask()[0].scratchpad == "End earlier.", "and the same form is asked for"
 
 

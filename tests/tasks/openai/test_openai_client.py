@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import pickle
 import socket
 import time
 from typing import Any
@@ -20,7 +18,6 @@ def test_a_reply_is_parsed_counted_and_says_who_wrote_it(call_as: Any) -> None:
     caller = call_as()
     found, reply = caller.ask()
     assert found.scratchpad == "End earlier.\nIt helped.\nNumbers up."
-    assert json.loads(reply.text) == found.model_dump()
     assert reply.system_fingerprint.startswith("whetstone-rules-")
     assert caller.tries == [reply.usage]
     assert reply.usage.requests == 1 and reply.usage.prompt > 100 and reply.usage.completion > 5
@@ -101,11 +98,3 @@ def test_what_a_reasoning_model_refuses_is_not_sent(call_as: Any, start: Any) ->
         {"max_completion_tokens": 500},
         {"temperature": 0.0, "top_p": 1.0, "seed": 0, "max_completion_tokens": 500},
     ]
-
-
-def test_errors_travel_between_processes() -> None:
-    for kind in (errors.CallError, *errors.CallError.__subclasses__(), errors.ContextExceededError):
-        error = kind("what\nhappened", "raw text")
-        for copy in (pickle.loads(pickle.dumps(error)), kind(*error.args)):  # the second is how Celery's JSON does it
-            assert type(copy) is kind
-            assert (str(copy), copy.raw) == ("what happened", "raw text")

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
 from compatible_servers import INVALID_REPLY, Server, completion
 from guided_job import ENDPOINT, guided, job_in
 
-from tasks.guide.choose import SelectionRule, judge
 from tasks.guide.jobs import ask_job
-from tasks.guide.prompts import CRITIC_PLACES, Template, critic_messages
 from tasks.guide.replies import Critique, UnusableReply, parse_critique
-from tasks.guide.ticket import Ticket, read_candidate
 from tasks.guide.work import ask_endpoint
-from tasks.openai.endpoint import RULES
 from tasks.store.store import Store
-from tasks.task import Job
 
 SAMPLING = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 400, "seed": 3}
 GOOD = completion({"content": '{"summary": "Wrong.", "critique": "The wire is black."}'})
@@ -26,11 +20,6 @@ REFUSED = (400, INVALID_REPLY)
 SAID = "Generated JSON does not match the expected schema"
 USED = {"prompt": 300, "cached": 0, "completion": 8, "cost_usd": pytest.approx((300 * 2.0 + 8 * 10.0) / 1e6)}
 NOTHING = {"prompt": 0, "cached": 0, "completion": 0, "cost_usd": 0}
-
-
-def job_at(store: Store, url: str, messages: tuple[str, str]) -> Job:
-    asked = guided(endpoint=dataclasses.replace(ENDPOINT, base_url=url), endpoint_model="critic-1")
-    return job_in(store, asked, ask_job(asked, "endpoint", "critique", messages, None, SAMPLING, "c"))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +39,9 @@ def test_a_critique_comes_as_it_is_with_who_wrote_it_and_what_it_cost(
 ) -> None:
     server = start(Server())
     server.troubles = list(replies)
-    found = ask_endpoint(job_at(store, f"{server.url}/v1", ("Criticise.", "It.")), "critique", Critique)
+    asked = guided(endpoint=dataclasses.replace(ENDPOINT, base_url=f"{server.url}/v1"), endpoint_model="critic-1")
+    job = job_in(store, asked, ask_job(asked, "endpoint", "critique", ("Criticise.", "It."), None, SAMPLING, "c"))
+    found = ask_endpoint(job, "critique", Critique)
     assert [body["seed"] for _, body in server.asked] == seeds
     assert (found["by"], found["tokens"], found["usage"]) == ("critic-1", used["completion"], used)
     assert store.providers("a-guided-run", "reflector") == ["critic-1"]
@@ -60,14 +51,3 @@ def test_a_critique_comes_as_it_is_with_who_wrote_it_and_what_it_cost(
     with pytest.raises(UnusableReply, match=reason):
         parse_critique(found["text"], found["finish"], 200, 400)
     assert found["text"] in ("no JSON", "I can't.", '{"scratch'), "it is shown"
-
-
-def test_the_rules_criticise_what_the_shipped_template_asks(store: Store, service: Any) -> None:
-    template = Template.read(Path(__file__).parents[3] / "configs" / "guide" / "critic.txt", CRITIC_PLACES)
-    ticket = Ticket("t", "wiring", "fail", {"image_1": "The wire is black."})
-    answer = read_candidate(0, 0, 1, "Verdict: pass\nReason: the wire is tied\nConfidence: 0.9", 9, "stop")
-    judged = judge(ticket, (answer,), SelectionRule("confidence", ()))
-    caps = {"summary_max_chars": 200, "critique_max_chars": 400}
-    messages = critic_messages(template, "Whether wires are right.", {"G0": "Look."}, judged, answer, **caps)
-    found = ask_endpoint(job_at(store, service.url, messages), "critique", Critique)
-    assert parse_critique(found["text"], found["finish"], **caps).summary and found["by"] == RULES
