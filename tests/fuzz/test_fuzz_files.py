@@ -20,7 +20,7 @@ from orchestrator.guide.settings import guide_settings_from, read_guide_settings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import cluster_layout, read_discovered_tokens, read_population, read_sides
 from orchestrator.settings.kconfig import load_settings
-from tasks.questions import load_examples, read_answer_rows
+from tasks.questions import load_examples, read_answer_rows, read_questions
 from tasks.tables import DatasetError
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +66,7 @@ def configs(draw: st.DrawFn) -> bytes:
     [
         ("x.config", configs(), load_settings, SettingsError),
         ("questions.jsonl", rows(ROW), load_examples, DatasetError),
+        ("table.jsonl", rows({"id": "a", "question": "q", "answer": "a"}), read_questions, DatasetError),
         ("rows.jsonl", rows({"question": "q", "gold": "g", "answer": "a"}), read_answer_rows, DatasetError),
         ("deltas.json", files(DELTAS), read_deltas, ValueError),
         ("deltas.json", files([DELTAS, {"deltas": DELTAS, "scratchpad": "s"}]), read_deltas, ValueError),

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tasks import tables
 from tasks.common.validation import PAGE_BYTES
@@ -253,22 +251,6 @@ def test_rows_to_judge_come_in_order_blank_lines_and_other_fields_passed_over(tm
     for name in ("rows.jsonl", "none.jsonl"):
         with pytest.raises(DatasetError, match=name):
             read_answer_rows(tmp_path / name)
-
-
-NAMES = st.sampled_from(["id", "question", "answer", "context", "split", "x"])
-VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.text(max_size=3))
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.dictionaries(NAMES, VALUES), max_size=4))
-def test_whatever_a_row_holds_it_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
-    path = write_jsonl(tmp_path_factory.mktemp("rows") / "q.jsonl", *rows)
-    try:
-        questions = read_questions(path)
-    except DatasetError:
-        return
-    assert len(questions) == len(rows) > 0
-    assert all(q.example.question.strip() and q.example.gold.strip() for q in questions)
 
 
 def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path: Path, monkeypatch: Any) -> None:

@@ -4,7 +4,6 @@ And which tokens end an answer."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -13,12 +12,10 @@ from typing import Any
 
 import cluster_families as families
 import pytest
-from server_target import server_target
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from orchestrator.farm.checks import check_template
-from tasks.gpu.jobs import context_length
 from tasks.gpu.prompt import (
     answer_ends,
     control_tokens,
@@ -166,7 +163,8 @@ def test_a_template_without_a_system_message_has_the_system_prompt_before_the_qu
         ("chat_template.jinja", "{% for m in messages %}" + NO_SYSTEM + "{% endfor %}", True, "no system message"),
         ("chat_template.jinja", MESSAGE + "{% endfor", False, "TemplateSyntaxError: "),
         ("chat_template.jinja", "{{ nobodys(messages) }}", False, "'nobodys' is undefined"),
-        ("chat_template.jinja", "{{ messages | length }}", False, "does not write the question"),
+        ("chat_template.jinja", "{{ messages | length }}", False, "does not write the question as it is"),
+        ("chat_template.jinja", "{{ messages[0].content | upper }}", False, "does not write the question as it is"),
         ("tokenizer.json", '{"version": "1.0", ', False, "cannot be read: "),
     ],
 )
@@ -177,13 +175,6 @@ def test_the_doctor_says_whether_a_tokenizer_and_its_template_can_be_used(
     (tmp_path / file).write_text(content)
     [finding] = check_template(str(tmp_path))
     assert finding.ok == is_ok and said in finding.message
-
-
-def test_a_template_that_does_not_write_the_question_as_it_is_is_refused() -> None:
-    parts = "{% for part in m.content %}{% if part['type'] == 'text' %}{{ part['text'] }}{% endif %}{% endfor %}"
-    for writes in (parts, "{{ m.content[:20] }}", "{{ m.content | upper }}", ""):
-        with pytest.raises(ValueError, match="does not write the question as it is"):
-            render_chat(chat_template(f"<|im_start|>user\n{writes}<|im_end|>"), "", "x")
 
 
 def test_a_template_that_writes_the_date_writes_the_same_on_each_day() -> None:
@@ -204,19 +195,6 @@ def test_a_tokenizer_with_code_of_its_own_is_not_loaded(tmp_path: Path) -> None:
     assert not (tmp_path / "PWNED").exists()
 
 
-def test_the_context_of_a_server_is_its_argument_or_the_models(tmp_path: Path) -> None:
-    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
-    for argument, scaling, length in (
-        ("--tp 2 --context-length=1024", None, 1024),
-        ("--tp 2", None, 4096),
-        ("", {"rope_type": "linear", "factor": 4.0}, 16384),
-        ("", yarn, 4096),
-    ):
-        values = {"model_type": "llama", "max_position_embeddings": 4096, "rope_scaling": scaling}
-        (tmp_path / "config.json").write_text(json.dumps(values))
-        assert context_length(dataclasses.replace(server_target(), args=argument), str(tmp_path)) == length
-
-
 def named_ends(tokenizer: Any) -> list[str]:
     return sorted(tokenizer.convert_ids_to_tokens(sorted(answer_ends(tokenizer))))
 
@@ -229,7 +207,6 @@ def named_ends(tokenizer: Any) -> list[str]:
         (families.qwen, None, ["<|endoftext|>", "<|im_end|>"]),
         (families.gemma, None, ["<end_of_turn>", "<eos>"]),
         (KINDS["smollm2"], None, ["<|im_end|>"]),
-        (families.minilm, None, []),
         # the template tells the end of a turn where no name does, unless it begins the next turn or refuses the chat
         (families.qwen, "{{ m['content'] }} <|fim_pad|>", ["<|endoftext|>", "<|fim_pad|>", "<|im_end|>"]),
         (families.gemma, "{{ m['content'] }}<bos>", ["<end_of_turn>", "<eos>"]),

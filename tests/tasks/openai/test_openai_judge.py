@@ -6,12 +6,10 @@ A judge's reply that cannot be used is asked for again with another seed, and is
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tasks.judging.graders import UserFunctionError
 from tasks.openai import endpoint as errors
 from tasks.openai.calls import NEEDED_TRIES
 from tasks.openai.judge import judge_stage
@@ -44,38 +42,6 @@ def test_a_second_run_reaches_its_own_verdicts_only_with_the_cache_off(
 ) -> None:
     assert judged(store, embedded_run, id="first", evaluation_cache=caches[0])["judged"] == 1
     assert judged(store, embedded_run, id="second", evaluation_cache=caches[1])["judged"] == second
-
-
-FUNCTION = """
-from pathlib import Path
-
-def judge(question, gold, answer):
-    if Path(__file__).with_name("broken").exists():
-        raise KeyError("no such unit")
-    return "not" in answer, "it says not"
-"""
-
-
-def test_a_function_that_raises_fails_the_stage_with_its_own_message_and_a_retry_judges(
-    store: Store, embedded_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # given a function of the user's own that fails, and no endpoint
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "judge_of_this_stage.py").write_text(FUNCTION)
-    broken = tmp_path / "broken"
-    broken.touch()
-    nowhere = dataclasses.replace(embedded_run.endpoint, base_url="http://127.0.0.1:9/v1", api_key_env="NO_KEY_IS_SET")
-    judge = dataclasses.replace(embedded_run.judge, name="judge_of_this_stage:judge")
-    own = {"id": "own", "judge": judge, "endpoint": nowhere}
-    with pytest.raises(UserFunctionError, match="the judge judge_of_this_stage:judge failed: KeyError: 'no such unit'"):
-        judged(store, embedded_run, **own)
-    # when it is mended and tried again, then its verdict is kept under its name
-    broken.unlink()
-    record = judged(store, embedded_run, **own)
-    assert store.providers("own", "judge") == ["the function judge_of_this_stage:judge"]
-    [verdict] = record["verdicts"]
-    assert record["judged"] == 1 and verdict["is_correct"] is True
-    assert store.shared("own", [verdict["key"]])[verdict["key"]]["reasoning"] == "it says not"
 
 
 @pytest.mark.parametrize("fault", ["invalid_json", "truncated", "refusal"])

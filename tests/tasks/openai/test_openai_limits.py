@@ -52,17 +52,6 @@ def test_requests_a_minute_hold_across_four_workers_and_nobody_waits_for_longer(
     assert all(wait_s <= max(0, number - BURST_S) + 0.1 for number, (_, wait_s, _) in enumerate(calls))
 
 
-@pytest.mark.usefixtures("store")
-def test_large_calls_are_not_overtaken_by_small_ones(valkey_url: str) -> None:
-    # Given 1000 tokens a second, and a worker whose calls are larger than any burst, among three with small ones
-    costs = [500, 500, 500, 20_000] * 3
-    calls = let_through(valkey_url, endpoint(0, tokens=60_000), costs)
-    # Then each passes when those that were asked for before it are paid off but for the burst
-    for tokens, (_, wait_s, known) in zip(itertools.accumulate([0, *costs]), calls, strict=False):
-        paid_off = tokens / 1000 - BURST_S
-        assert wait_s <= max(0, paid_off) + 0.1 and known + wait_s >= paid_off - 0.1
-
-
 def test_the_limit_of_one_process_spaces_its_calls() -> None:
     # given 60 requests and 600 tokens a minute, and a clock that stands still
     slept: list[float] = []

@@ -22,7 +22,6 @@ from tasks.openai.reflect import (
     MergedScratchpad,
     Mutation,
     Rewrite,
-    fit_responses,
     merge_stage,
     read_responses,
     reflect_stage,
@@ -127,21 +126,6 @@ def test_no_text_can_end_its_message_where_an_open_model_reads_the_prompt() -> N
 def response(number: int, length: int, is_correct: bool = True) -> JudgedAnswer:
     text = "".join(f"{number}:{i} " for i in range(length))[:length]
     return judged(f"q{number}", is_correct, "because", text, length // 4)
-
-
-def test_the_longest_are_cut_first_and_the_wrong_before_the_correct() -> None:
-    def tokens_of(responses: Sequence[JudgedAnswer]) -> int:
-        return estimate_tokens(message(responses))
-
-    # Given 20 answers of which three are long, two of these wrong, only as much is cut as the limit asks for
-    responses = [response(i, 200) for i in range(17)] + [response(i, 8000, i == 17) for i in (17, 18, 19)]
-    limit = tokens_of(responses) - 1000
-    fitted, cut = fit_responses(responses, limit, tokens_of)
-    assert tokens_of(fitted) <= limit < tokens_of(fitted) + 60
-    assert cut == 2 and fitted[:18] == responses[:18], "the long correct answer is whole while wrong ones can be cut"
-    fitted, cut = fit_responses(responses, limit - 3000, tokens_of)
-    assert tokens_of(fitted) <= limit - 3000 and cut == 3 and fitted[:17] == responses[:17]
-    assert [one.tokens for one in fitted] == [one.tokens for one in responses], "the full length is told"
 
 
 @pytest.fixture

@@ -1,30 +1,21 @@
-"""Clusters by waste: on a vocabulary of a few words, and by the job for the embedded model's."""
+"""Clusters by waste: on a vocabulary of a few words, and from the answers of a run."""
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import random
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import cluster_families as families
 import numpy as np
 import pytest
-from answer_runs import embedded_target, put_run
 from numpy.typing import NDArray
 
-from tasks.gpu.cluster import cluster, unpack_labels
-from tasks.gpu.clustering.artifacts import ClusteringError
+from tasks.gpu.clustering.artifacts import ClusteringError, load_clustering
 from tasks.gpu.clustering.vocabulary import Vocabulary
 from tasks.gpu.clustering.waste import LINE_BREAKS, TokenUsage, cluster_answers, cluster_by_waste
-from tasks.gpu.prompt import answer_ends, load_tokenizer
+from tasks.gpu.prompt import answer_ends
 from tasks.records import ClusterFigures, Clusters, Sides
-from tasks.store.store import Store
-from tasks.task import Job
-from workers.embedded.models import embedded_model
-from workers.sglang.host import LocalTargetHost
 
 Made = tuple[NDArray[Any], list[Any], ClusterFigures]
 
@@ -81,42 +72,18 @@ def test_a_token_that_was_seen_once_says_less_than_one_that_was_seen_often() -> 
     assert order == [{" on"}, {" which"}, {" revenue"}]
 
 
-VERBOSE = (
-    "Based on the provided context, the net income was $215 million in 2018.\n\nTherefore, the answer is $215 million.",
-    "We need to look at the provided context, which says that the gross margin was 42 %.\n\nTherefore, it was 42 %.",
-)
-SHORT = ("$215 million", "The gross margin was 42 %.")
-
-
-def settings(folder: Path) -> Clusters:
-    return Clusters(str(folder), "no-such-embedder", 0, 0, 0, 0, "cuda", by="waste", buckets=4)
-
-
-def test_the_job_clusters_the_embedded_models_vocabulary(store: Store, tmp_path: Path) -> None:
-    # Given a run with clusters by waste, and answers in the store under their content key
-    put_run(store, "run", embedded_target(embedded_model()), np.zeros(1), [])
-    store.put_run(dataclasses.replace(store.run("run"), clusters=settings(tmp_path / "clusters")))
-    store.put_shared("run", "sides:1", dataclasses.asdict(Sides(VERBOSE * 3, SHORT * 3)))
-    # When the job has run, on a machine without that embedder and without a GPU
-    with closing(LocalTargetHost(tmp_path / "host", "gpu", os.environ)) as host:
-        result = cluster(Job(store, "run", "cluster:1", {"sides": "sides:1"}), host)
-    # Then the store has labels, descriptions and figures of 4 + 4 clusters
-    labels, figures = (getattr(store.clusterings, name)(result["clustering"]) for name in ("labels", "figures"))
-    labels, described = unpack_labels(labels), store.clusterings.descriptions("run", result["clustering"])
-    assert np.bincount(labels, minlength=8).tolist() == [one["count"] for one in described]
-    assert (len(labels), figures.eos, figures.pinned, len(figures.log_odds)) == (49152, 0, 7, 8)
-    # and those by rule hold what they must, and what only the verbose answers say comes first
-    tokenizer = load_tokenizer(str(embedded_model()))
-    assert set(np.flatnonzero(labels == 0).tolist()) == answer_ends(tokenizer)
-    assert {labels[i] for i in tokenizer("\n\n")["input_ids"]} == {2}
-    assert [labels[i] for i in tokenizer(" context")["input_ids"]] == [3] and figures.log_odds[3] > 0
-    assert {path.name for path in (tmp_path / "clusters" / result["clustering"]).iterdir()} == {
-        *("labels_waste.npy", "cluster_descriptions.json", "cluster_figures.json", "manifest.json"),
-    }
-
-
-def test_answers_that_say_too_little_leave_nothing(tmp_path: Path) -> None:
-    for sides in (Sides((), SHORT), Sides(VERBOSE, ()), Sides(("42",), ("42",))):
+def test_the_answers_of_a_run_make_its_clusters_and_those_that_say_too_little_leave_nothing(tmp_path: Path) -> None:
+    settings = Clusters(str(tmp_path), "no-such-embedder", 0, 0, 0, 0, "cuda", by="waste", buckets=2)
+    verbose = "The answer to the question is that the company reported a net income of $215 million.\n\n"
+    for sides in (Sides((), ("$215",)), Sides((verbose,), ()), Sides(("42",), ("42",))):
         with pytest.raises(ClusteringError):
-            cluster_answers(families.qwen(), settings(tmp_path), sides)
+            cluster_answers(families.qwen(), settings, sides)
     assert list(tmp_path.iterdir()) == []
+    tokenizer = families.qwen()
+    made = cluster_answers(tokenizer, settings, Sides((verbose,) * 3, ("a net income of $215 million",) * 3))
+    found = load_clustering(made.folder)
+    assert np.bincount(found.labels, minlength=6).tolist() == [one["count"] for one in found.descriptions]
+    assert set(np.flatnonzero(found.labels == 0).tolist()) == answer_ends(tokenizer)
+    # what only the verbose answers say comes first
+    assert {found.labels[i] for i in tokenizer(" question")["input_ids"]} == {FIRST_BUCKET}
+    assert found.figures is not None and found.figures.log_odds[FIRST_BUCKET] > 0
