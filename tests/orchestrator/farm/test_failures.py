@@ -1,28 +1,16 @@
-"""What failed can be retried, all of it or some, and nothing that was done is done again."""
+"""On a farm of real workers: what failed can be retried, all of it or some, and nothing that was done is done again."""
 
 from __future__ import annotations
 
 import pytest
 from farm_bench import until
-from simulated_run import PLAN, RUN, Driver
+from simulated_run import PLAN, RUN, Driver, request
 
 from orchestrator.farm import Parked
+from orchestrator.farm.work import Scheduler
 from orchestrator.runs.lifecycle import retry_failed
-from orchestrator.settings import SettingsError
-from tasks.records import Failure
 
 NODES = tuple(PLAN.node(i, "mut") for i in range(3))
-
-
-def fail_two(driver: Driver) -> list[Failure]:
-    """A run that has parked, since the reflector failed for two of three children."""
-    for node in NODES[:2]:
-        driver.set_signal("fail", "reflect", node)
-    with pytest.raises(Parked, match=r"reflect of .* failed: RuntimeError: as it was told \(and 1 more"):
-        driver.evaluate().result(timeout=60)
-    for node in NODES[:2]:
-        driver.clear_signal("fail", "reflect", node)
-    return driver.store.failed_tasks(RUN.id)
 
 
 def counts(driver: Driver) -> list[int]:
@@ -30,17 +18,22 @@ def counts(driver: Driver) -> list[int]:
 
 
 def test_what_failed_is_listed_and_a_driver_that_starts_again_does_only_the_named_ones(driver: Driver) -> None:
-    first, _ = failed = sorted(fail_two(driver), key=lambda one: one.node)
-    assert [one.node for one in failed] == [*NODES[:2]]
+    # Given a run that has parked, since the reflector failed for two of three children
+    for node in NODES[:2]:
+        driver.set_signal("fail", "reflect", node)
+    with pytest.raises(Parked, match=r"reflect of .* failed: RuntimeError: as it was told \(and 1 more"):
+        driver.evaluate().result(timeout=60)
+    driver.clear_signal("fail", "reflect", NODES[0])
+    first, second = sorted(driver.store.failed_tasks(RUN.id), key=lambda one: one.node)
     found = (first.stage, first.error, first.tries, first.record, first.attempt)
     assert found == ("reflect", "RuntimeError: as it was told", 1, "g1_child", 1)
+    assert (first.node, second.node) == NODES[:2]
     # When one is named, by the beginning of its task's id, then the run parks with the other one, untouched
     with pytest.raises(Parked) as parked:
         driver.evaluate(only=(first.task[:8],)).result(timeout=60)
     assert [one.node for one in parked.value.failures] == [NODES[1]]
     assert counts(driver) == [2, 1, 1]
     # When the other one fails again, then it has been tried twice
-    driver.set_signal("fail", "reflect", NODES[1])
     with pytest.raises(Parked):
         driver.evaluate().result(timeout=60)
     assert [(one.node, one.tries) for one in driver.store.failed_tasks(RUN.id)] == [(NODES[1], 2)]
@@ -66,9 +59,62 @@ def test_of_two_who_retry_while_others_are_at_work_one_has_it_sent(driver: Drive
     assert counts(driver) == [2, 1, 1]
 
 
-def test_a_name_that_nothing_failed_by_sends_nothing(driver: Driver) -> None:
-    fail_two(driver)
-    with pytest.raises(SettingsError, match=r"'g9_child9_mut'; these have failed: g1_child._mut \(.*, g1_child._mut"):
-        retry_failed(driver.app, driver.store, RUN.id, [NODES[0], "g9_child9_mut"])
-    assert counts(driver) == [1, 1, 1]
-    assert len(driver.store.failed_tasks(RUN.id)) == 2
+def test_equal_requests_are_one_job_and_cached_results_are_none(driver: Driver) -> None:
+    known = request("known")
+    driver.store.put_shared(RUN.id, known.key, {"label": "from the store"})
+    results = driver.schedule(request("a/0"), request("a/0"), known).result(timeout=60)
+    assert sorted(result["label"] for _, result in results) == ["a/0", "a/0", "from the store"]
+    assert [driver.began("compress", label) for label in ("a/0", "known")] == [1, 0]
+
+
+def test_no_more_of_a_task_is_in_flight_than_its_limit(driver: Driver) -> None:
+    scheduler = Scheduler(driver.dispatcher(), {"openai.compress": 1})
+    labels = ["a/0", "a/1"]
+    for label in labels:
+        driver.set_signal("hold", "compress", label)
+        scheduler.submit(request(label))
+    in_flight = []
+
+    def watch() -> None:
+        in_flight.append(sum(driver.began("compress", x) - driver.ended("compress", x) for x in labels))
+        for label in labels:
+            if driver.began("compress", label):
+                driver.clear_signal("hold", "compress", label)
+
+    assert len(list(scheduler.results(watch))) == 2
+    assert max(in_flight) == 1
+
+
+def test_after_a_failure_nothing_new_is_sent_and_what_is_in_flight_is_awaited(driver: Driver) -> None:
+    scheduler = Scheduler(driver.dispatcher(), {"openai.compress": 2})
+    driver.set_signal("fail", "compress", "bad")
+    driver.set_signal("hold", "compress", "slow")
+    for label in ("bad", "slow", "later"):
+        scheduler.submit(request(label))
+
+    def watch() -> None:
+        if driver.store.failures(RUN.id):
+            driver.clear_signal("hold", "compress", "slow")
+
+    results = []
+    with pytest.raises(Parked, match="compress of bad failed"):
+        for job, _ in scheduler.results(watch):
+            results.append(job.spec.label)
+    assert results == ["slow"]
+    assert driver.began("compress", "later") == 0
+
+
+def test_where_the_others_go_on_after_a_failure_all_is_done_before_the_run_parks(driver: Driver) -> None:
+    scheduler = Scheduler(driver.dispatcher(), {"openai.verdict": 1, "openai.compress": 1}, goes_on=True)
+    driver.set_signal("fail", "compress", "bad")
+    for label in ("first", "bad", "later"):
+        scheduler.submit(request(label))
+    # When one fails, then those that wait are sent, and what a result leads to as well
+    results = []
+    with pytest.raises(Parked) as parked:
+        for job, _ in scheduler.results():
+            results.append(job.spec.label)
+            if job.spec.label == "later":
+                scheduler.submit(request("of later", "openai.verdict"))
+    assert results == ["first", "later", "of later"]
+    assert [failure.node for failure in parked.value.failures] == ["bad"]
