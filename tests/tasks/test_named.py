@@ -25,12 +25,3 @@ def test_a_module_of_the_working_directory_is_found_from_a_console_script_and_fr
     assert [load_named(name, "none")() for name in ("judges_here:right", "package_here.far:right")] == [7, 8]
     assert absolute("judges_here:right") == f"{tmp_path}/judges_here.py:right"
     assert absolute("package_here.far:right") == f"{package}/far.py:right"
-
-
-def test_a_file_that_fails_is_run_again_when_it_is_mended(tmp_path: Path) -> None:
-    path = tmp_path / "judges.py"
-    path.write_text("raise LookupError('the table is missing')\n")
-    with pytest.raises(LookupError, match="the table is missing"):
-        load_named(f"{path}:judge", "none")
-    path.write_text("class Judges:\n    judge = print\n")
-    assert load_named(f"{path}:Judges.judge", "none") is print

@@ -86,38 +86,28 @@ CITIES = ["Rome", "Paris", "Oslo"]
 LABELLED = {"text": CITIES, "label": ["1", "2", "3"]}
 
 
-@pytest.mark.parametrize(
-    ("choices", "answer"),
-    [
-        *((CITIES, answer) for answer in (1, "B", "1", "Paris")),
-        (json.dumps(CITIES), "B"),  # a cell of a CSV file
-        *((labelled, 2) for labelled in (LABELLED, {"text": CITIES, "label": [1, 2, 3]})),
-        *(({"A": "Rome", "C": "Paris", "D": "Oslo"}, answer) for answer in ("C", "Paris")),
-    ],
-)
-def test_the_gold_of_a_multiple_choice_row_is_a_text_and_the_question_shows_all(
-    tmp_path: Path, choices: object, answer: object
-) -> None:
-    row = {"question": "Which city?", "choices": choices, "answer": answer}
-    [found] = read_questions(write_jsonl(tmp_path / "q.jsonl", row))
-    assert found.example.gold == "Paris"
-    assert found.example.question == "Which city?\n\nChoices:\n- Rome\n- Paris\n- Oslo"
+RIGHT: list[tuple[object, object]] = [
+    *((CITIES, answer) for answer in (1, "B", "1", "Paris")),
+    (json.dumps(CITIES), "B"),  # a cell of a CSV file
+    *((labelled, 2) for labelled in (LABELLED, {"text": CITIES, "label": [1, 2, 3]})),
+    *(({"A": "Rome", "C": "Paris", "D": "Oslo"}, answer) for answer in ("C", "Paris")),
+]
+WRONG: list[tuple[object, object]] = [
+    *((["2", "3"], answer) for answer in (2, "Z")),
+    *((choices, 0) for choices in (["2"], "2 or 3", [2, None], LABELLED)),
+    *(([2, 3, 0, 1], 3), ("[2, 3, 0, 1]", "3")),  # An index or a text?
+]
 
 
-@pytest.mark.parametrize(
-    ("choices", "answer"),
-    [
-        *((["2", "3"], answer) for answer in (2, "Z")),
-        *((choices, 0) for choices in (["2"], "2 or 3", [2, None], LABELLED)),
-        # An index or a text?
-        *(([2, 3, 0, 1], 3), ("[2, 3, 0, 1]", "3")),
-    ],
-)
-def test_an_answer_that_is_no_choice_is_refused_unless_choices_are_left_out(
-    tmp_path: Path, choices: object, answer: object
-) -> None:
-    path = write_jsonl(tmp_path / "q.jsonl", {"question": "Which?", "choices": choices, "answer": answer})
-    assert "column choices: " in faults(path)[0]
+def test_the_gold_of_a_multiple_choice_row_is_a_text_and_the_question_shows_all_choices(tmp_path: Path) -> None:
+    rows = [{"question": "Which?", "choices": choices, "answer": answer} for choices, answer in RIGHT]
+    found = read_questions(write_jsonl(tmp_path / "q.jsonl", *rows))
+    assert [one.example.gold for one in found] == ["Paris"] * len(RIGHT)
+    assert {one.example.question for one in found} == {"Which?\n\nChoices:\n- Rome\n- Paris\n- Oslo"}
+    # And an answer that is no choice is refused, unless choices are left out
+    rows = [{"question": "Which?", "choices": choices, "answer": answer} for choices, answer in WRONG]
+    path = write_jsonl(tmp_path / "q.jsonl", *rows)
+    assert [": column choices: " in fault for fault in faults(path)] == [True] * len(WRONG)
     assert read_questions(path, Columns(choices=""))[0].example.question == "Which?"
 
 

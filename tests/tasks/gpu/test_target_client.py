@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -51,30 +49,6 @@ def test_a_reply_without_end_a_redirect_and_one_that_trickles_are_no_answers() -
         with pytest.raises(TargetDown):
             _ask(f"{hostile.url}/trickle", [request_of()], retry_s=0.5, timeout_s=0.4)
         assert len(hostile.asked) == 4
-
-
-def test_requests_are_sent_in_their_order_and_no_more_than_allowed_are_in_flight() -> None:
-    # Given a server that lets three at a time go on, when all three are there
-    three, now, most = threading.Barrier(3), list[int](), list[int]()
-
-    def script(count: int, body: dict[str, Any]) -> tuple[int, Any]:
-        now.append(count)
-        most.append(len(now))
-        three.wait(10)
-        now.pop()
-        return 200, GOOD
-
-    def send(first: int) -> None:
-        requests = [request_of(input_ids=(first + index,)) for index in range(6)]
-        found: dict[int, Generated] = {}
-        TargetClient(url, 20, 3).generate_many(requests, found.__setitem__)
-        assert found.keys() == set(range(6))
-
-    with server(script) as (url, seen), ThreadPoolExecutor(2) as threads:
-        list(threads.map(send, (0, 10)))
-    # Then of two lists one is sent whole before the other
-    sent = [body["input_ids"][0] // 10 for body in seen]
-    assert max(most) == 3 and sent in ([0] * 6 + [1] * 6, [1] * 6 + [0] * 6)
 
 
 def test_an_error_leaves_no_request_behind() -> None:

@@ -64,9 +64,3 @@ def test_a_judge_that_cannot_be_reached_is_not_asked_again(store: Store, embedde
     with pytest.raises(errors.UnavailableError):
         judged(store, embedded_run, id="unreachable", endpoint=endpoint)
     assert len([call for call in service.calls() if call["call_id"].startswith("unreachable-")]) == 1
-
-
-def test_a_verdict_that_no_reply_gives_names_its_question(store: Store, embedded_run: Run, service: Any) -> None:
-    service.fail("verdict:refusal:*")
-    with pytest.raises(errors.UnusableReplyError, match=r"^question q: the model refused"):
-        judged(store, embedded_run, id="refused")

@@ -176,23 +176,6 @@ def calls_of_runs(service: Any) -> list[str]:
     return [call["call_id"] for call in service.calls() if call["call_id"].startswith("a-run-")]
 
 
-def test_a_prompt_has_all_answers_within_the_limit_and_one_that_is_too_long_even_when_cut_is_not_sent(
-    store: Store, reflecting: Any, service: Any
-) -> None:
-    # Given a child with 100 answers, more than the endpoint takes in a minute
-    responses, before = [response(i, 2800, is_correct=i % 2 == 0) for i in range(100)], len(calls_of_runs(service))
-    assert reflect_stage(reflecting(responses, tokens_per_minute=30_000))["answers_cut"] == 100
-    [(_, text)] = store.prompts("a-run").items()
-    assert text.count('"example_id"') == 100 and estimate_tokens(text) < 30_000
-    # And in a context in which not even the shortest answers fit, the mutation is skipped and nothing is sent
-    record = reflect_stage(reflecting(responses, 4_000))
-    assert record["delta"] is None and "and 1,952 are allowed; nothing was sent" in record["reason"]
-    # And a merge takes the first parent's scratchpad
-    merged = merge_stage(merging(reflecting(responses, 2_100)))
-    assert merged["scratchpad"] == PARENTS.scratchpad_a and "nothing was sent" in merged["fallback"]
-    assert len(calls_of_runs(service)) == before + 1
-
-
 def test_a_prompt_that_the_endpoint_counts_as_too_long_is_cut_further(
     store: Store, reflecting: Any, service: Any
 ) -> None:

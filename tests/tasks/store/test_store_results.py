@@ -11,9 +11,7 @@ from tasks.store.ownership import Owner, RunLease
 from tasks.store.retention import DAY_S, KEPT_S
 from tasks.store.store import Store
 
-KEY, OTHER, CHECKPOINT = (
-    f"{kind}:" + letter * 64 for kind, letter in (("answer", "a"), ("answer", "b"), ("checkpoint", "c"))
-)
+KEY, OTHER = "answer:" + "a" * 64, "answer:" + "b" * 64
 SO = {"text": "so"}
 KEPT_FOR_EVER = -1  # Redis' time to live
 
@@ -49,13 +47,6 @@ def test_a_result_expires_some_time_after_the_last_run_that_holds_it_has_release
     # And one that is used again is held again
     assert store.shared("third", [KEY, OTHER]) == {KEY: SO}
     assert ttl(store, result_key(KEY)) == KEPT_FOR_EVER
-
-
-def test_the_latest_checkpoint_stands_and_is_held(store: Store) -> None:
-    for data in (b"first", b"\x00second"):
-        store.put_checkpoint("run", CHECKPOINT, data)
-    assert store.checkpoint("run", CHECKPOINT) == b"\x00second"
-    assert ttl(store, result_key(CHECKPOINT)) == KEPT_FOR_EVER
 
 
 def test_a_clustering_is_held_until_its_run_ends_and_expires_then(store: Store) -> None:

@@ -13,7 +13,6 @@ from tasks.plan import Plan
 from tasks.store.address import store_url
 from tasks.store.client import StoreUnusable, Waiting, connect
 from tasks.store.store import Store, open_store
-from workers.celery_ext.broker import ONE_TRY
 
 REASONS = ("refuses: MISCONF", "refuses: OOM", "refuses: READONLY", "does not answer")
 
@@ -83,20 +82,3 @@ def test_room_is_made_in_a_memory_that_is_full(refusing_valkey: RefusingValkey) 
     finally:
         refusing_valkey.admin.config_set("maxmemory", 0)
         store.redis.flushall()
-
-
-def test_the_transactions_of_kombu_are_sent_once(refusing_valkey: RefusingValkey) -> None:
-    # Given a client with the policy of the broker's connections, whose server refuses writes
-    client = redis.Redis.from_url(refusing_valkey.url, retry=ONE_TRY)
-    tries: list[int] = []
-
-    def change(pipe: redis.client.Pipeline) -> None:
-        tries.append(1)
-        assert len(tries) < 5
-        pipe.multi()
-        pipe.set("key", "x" * 100)
-
-    # then a transaction that watches a key ends with the refusal
-    with refusing_valkey.full_memory(), pytest.raises(redis.ResponseError):
-        client.transaction(change, "key")
-    assert len(tries) == 1
