@@ -10,9 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from farm_bench import Bench, until
+from farm_bench import until
 from flower_process import Flower, command, cpu_worker, environment, failing_score, parked_run
-from simulated_run import PLAN, RUN, Driver
 
 from tasks.records import Failure
 from tasks.store.address import queues_url, store_url
@@ -55,54 +54,46 @@ def state(flower: Flower, task: str) -> str:
     return str(found.json()["state"]) if found.status_code == 200 else ""
 
 
-@pytest.mark.parametrize("path", ["/", "/runs", "/tasks", "/workers", "/broker", "/metrics", "/api/runs", "/api/tasks"])
-def test_a_page_is_for_those_who_have_the_password(scene: Scene, path: str) -> None:
-    assert scene.flower.stranger.get(path).status_code == 401
-    assert scene.flower.stranger.get(path, auth=("somebody", "a wrong password")).status_code == 401
-    assert scene.flower.client.get(path).status_code == 200
+def test_a_page_is_for_those_who_have_the_password(scene: Scene) -> None:
+    for path in ("/", "/runs", "/tasks", "/workers", "/broker", "/metrics", "/api/runs", "/api/tasks"):
+        assert scene.flower.stranger.get(path).status_code == 401
+        assert scene.flower.stranger.get(path, auth=("somebody", "a wrong password")).status_code == 401
+        assert scene.flower.client.get(path).status_code == 200
 
 
-def test_a_task_says_where_it_belongs_and_has_a_button(scene: Scene) -> None:
-    task = scene.tasks["first"]
+def test_tasks_and_runs_are_listed_with_where_they_belong_cost_and_failures(scene: Scene) -> None:
+    task = scene.tasks["second"]
     row = scene.flower.rows()[task]
-    assert (row["run"], row["generation"], row["individual"]) == ("first", "0", "g0_pop0")
+    assert (row["run"], row["generation"], row["individual"]) == ("second", "0", "g0_pop0")
     assert f'action="/task/retry/{task}"' in scene.flower.client.get(f"/task/{task}").text
-
-
-def test_the_runs_are_listed_with_cost_and_failures(scene: Scene) -> None:
     told = scene.flower.run("second")
     assert (told["state"], told["usage"]["requests"], told["usage"]["cost_usd"]) == ("parked", 7, 1.25)
     [failed] = told["failed"]
-    assert (failed["task"], failed["stage"], failed["node"]) == (scene.tasks["second"], "score", "g0_pop0")
+    assert (failed["task"], failed["stage"], failed["node"]) == (task, "score", "g0_pop0")
     page = scene.flower.client.get("/runs").text
     assert 'data-run="second" data-state="parked"' in page and "$1.2500" in page and "score of g0_pop0" in page
 
 
-def test_retry_is_a_post_of_this_site_with_the_password(scene: Scene) -> None:
-    address = f"/task/retry/{scene.tasks['first']}"
+def test_retry_is_a_post_of_this_site_with_the_password_and_flower_itself_changes_nothing(scene: Scene) -> None:
+    address, client = f"/task/retry/{scene.tasks['first']}", scene.flower.client
     assert scene.flower.stranger.post(address).status_code == 401
-    assert scene.flower.client.get(address).status_code == 405
+    assert client.get(address).status_code == 405
     for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://elsewhere.example"}):
-        assert scene.flower.client.post(address, headers=headers).status_code == 403
+        assert client.post(address, headers=headers).status_code == 403
     for path in ("/task/retry/nothing", "/run/retry/nothing"):
-        assert scene.flower.client.post(path).status_code == 404
+        assert client.post(path).status_code == 404
+    for path in ("/api/task/send-task/cpu.score", "/api/task/apply/cpu.score", "/api/task/async-apply/cpu.score"):
+        assert client.post(path, json={"args": []}).status_code == 404
+    for path in ("/api/worker/shutdown/cpu", f"/api/task/revoke/{scene.tasks['first']}"):
+        assert client.post(path).status_code == 403
     assert scene.flower.run("first")["state"] == "parked"
-
-
-def test_flower_itself_sends_and_changes_nothing(scene: Scene) -> None:
-    for address in ("/api/task/send-task/cpu.score", "/api/task/apply/cpu.score", "/api/task/async-apply/cpu.score"):
-        assert scene.flower.client.post(address, json={"args": []}).status_code == 404
-    for address in ("/api/worker/shutdown/cpu", f"/api/task/revoke/{scene.tasks['first']}"):
-        assert scene.flower.client.post(address).status_code == 403
 
 
 def test_a_run_that_is_finished_is_refused(scene: Scene) -> None:
     (scene.outputs / "second" / "answers.json").write_text("[]")
-    try:
-        answer = scene.flower.client.post(f"/task/retry/{scene.tasks['second']}")
-        assert answer.status_code == 409 and "run second is finished" in answer.text
-    finally:
-        (scene.outputs / "second" / "answers.json").unlink()
+    answer = scene.flower.client.post(f"/task/retry/{scene.tasks['second']}")
+    (scene.outputs / "second" / "answers.json").unlink()
+    assert answer.status_code == 409 and "run second is finished" in answer.text
 
 
 def test_retry_of_a_parked_run_starts_its_driver(scene: Scene) -> None:
@@ -168,32 +159,3 @@ def test_without_a_password_an_address_a_port_or_a_history_of_its_own_it_does_no
     done = subprocess.run(started, env={**environment(), **given}, check=False, capture_output=True, text=True)
     assert (done.returncode, len(done.stderr.splitlines())) == (status, 1), done.stderr
     assert ("history.dat" in done.stderr) == (port == "0")
-
-
-NODE = PLAN.node(1, "mut")
-
-
-def test_the_button_of_a_red_task_ends_as_if_nothing_had_failed(
-    driver: Driver, simulated_farm: Bench, tmp_path: Path
-) -> None:
-    flower = Flower(simulated_farm.url, tmp_path)
-    try:
-        # Given a run that waits with a failed reflector, red in Flower's list
-        driver.set_signal("fail", "reflect", NODE)
-        waiting = driver.evaluate(retry_wait_s=60)
-        until(lambda: flower.run(RUN.id)["failed"])
-        [failed] = flower.run(RUN.id)["failed"]
-        until(lambda: flower.rows().get(failed["task"], {}).get("state") == "FAILURE")
-        row = flower.rows()[failed["task"]]
-        assert (row["name"], row["state"], row["individual"]) == ("openai.reflect", "FAILURE", NODE)
-        # When what made it fail is mended and the button is pressed
-        driver.clear_signal("fail", "reflect", NODE)
-        pressed = flower.client.post(f"/task/retry/{failed['task']}", headers={"Origin": flower.url})
-        assert (pressed.status_code, pressed.headers["location"]) == (303, "/runs")
-        # Then the run has what an undisturbed one has, and nothing was done twice
-        assert [outcome.delta for outcome in waiting.result(timeout=60)] == [0.25] * 3
-        assert [driver.began("reflect", PLAN.node(i, "mut")) for i in range(3)] == [1, 2, 1]
-        assert [driver.began("answer", PLAN.node(i, "pre")) for i in range(3)] == [1, 1, 1]
-        assert flower.run(RUN.id)["failed"] == []
-    finally:
-        flower.stop()
