@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = tuple(f"{ROOT / package}/" for package in ("orchestrator", "tasks", "workers"))
 COMMAND, STEP = "orchestrator evolve", "step of route"
 WANTED = {COMMAND: (30, 12), "gpu.answer": (30, 0), "openai.reflect": (30, 0), STEP: (14, 0)}  # files, frames; 0: any
-ROUTE_TEST = "tests/tasks/route/test_training.py"
+ROUTE_TEST = "tests/orchestrator/route/test_route_runs.py::test_a_run_ends_with_all_its_files"
 HELPER = "connections"  # the thread that works for the tasks of all others
 OPTIONS = f"""DATA_PATH={ROOT}/configs/data/sample.jsonl TRAINING=0-2 VALIDATION=16 TEST= PROMPTS_PATH= SEED=366
 TARGET_MAX_NEW_TOKENS=16 POPULATION_SIZE=2 NGEN=1 CXPB=0 MUTPB=1 ELITISM_SIZE=0"""

@@ -15,11 +15,9 @@ import pytest
 from farm_bench import until
 from other_user import as_another_user, needs_root, shared_folder
 
-from tasks.route import confinement as program
 from tasks.route.grading import FILE_BYTES, Execution, Sandbox, solves
 from tasks.route.problems import Problem, Test
 
-SHORT = Sandbox(cpu_s=1, wall_s=3.0)
 TESTS = [Test([number], 2 * number) for number in range(1, 7)]
 DOUBLE = Problem("double", "train", 1, "Double.", "double(number)", TESTS, "def double(n): return 2 * n")
 PROBLEMS = Path(__file__).parents[3] / "configs" / "routing" / "problems.jsonl"
@@ -28,7 +26,6 @@ ATTACKS = re.findall(
     Path(__file__).with_name("hostile_completions.txt").read_text(),
     re.M | re.S,
 )
-QUICK = {name: code for name, quick, code in ATTACKS if quick}
 # What an attack may use.  Where it could succeed quietly it tries so that success prints ESCAPED.
 PRELUDE = """
 import ctypes, os, sys
@@ -51,7 +48,7 @@ COMMON_PYTHONS = ("/usr/bin/python3.11", "/usr/local/bin/python3.11", "/usr/bin/
 
 @pytest.fixture(scope="module")
 def sandbox(confinement: None) -> Sandbox:
-    return SHORT
+    return Sandbox(cpu_s=1, wall_s=3.0)
 
 
 @pytest.fixture
@@ -61,8 +58,11 @@ def outside(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def armed(code: str, outside: Path) -> str:
-    return PRELUDE.format(outside=str(outside), problems=str(PROBLEMS)) + code
+def escapes(code: str, outside: Path, sandbox: Sandbox) -> bool:
+    """Whether this code does what it must not, or passes for a solution."""
+    armed = PRELUDE.format(outside=str(outside), problems=str(PROBLEMS)) + code
+    ended = sandbox.execute(Execution(armed, "double", [test.arguments for test in DOUBLE.tests]))
+    return b"ESCAPED" in ended.output or solves(DOUBLE, armed, sandbox)
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,10 @@ def armed(code: str, outside: Path) -> str:
 def test_an_attack_ends_within_limits_changes_nothing_and_fools_nobody(
     code: str, sandbox: Sandbox, outside: Path
 ) -> None:
-    code = armed(code, outside)
     others = set(psutil.Process().children(recursive=True))  # of earlier tests: functions that wait for their next call
     started = time.monotonic()
-    ended = sandbox.execute(Execution(code, "double", [test.arguments for test in DOUBLE.tests]))
-    assert time.monotonic() - started < SHORT.wall_s + 20
-    assert b"ESCAPED" not in ended.output
-    assert not solves(DOUBLE, code, sandbox)
+    assert not escapes(code, outside, sandbox)
+    assert time.monotonic() - started < 2 * sandbox.wall_s + 20
     witness = outside / "witness"
     assert os.listdir(outside) == ["witness"]
     assert witness.read_text() == "as it was"
@@ -91,14 +88,7 @@ def test_an_attack_ends_within_limits_changes_nothing_and_fools_nobody(
 
 def test_the_means_of_an_attack_report_success(sandbox: Sandbox, outside: Path) -> None:
     for code in ("attempt(lambda: open(os.__file__))", "attempt(lambda: call(39))"):
-        assert b"ESCAPED" in sandbox.execute(Execution(armed(code, outside), "double")).output
-
-
-def test_results_are_json_values_or_the_name_of_an_error(sandbox: Sandbox) -> None:
-    code = "def f(x):\n    return {'a': (x, None)} if x else 1 / x"
-    ended = sandbox.execute(Execution(code, "f", [[1], [0], ["b"]]))
-    assert ended.results == [{"value": {"a": [1, None]}}, {"error": "ZeroDivisionError"}, {"value": {"a": ["b", None]}}]
-    assert ended.exit_status == program.FINISHED
+        assert escapes(code, outside, sandbox)
 
 
 def test_a_solution_has_the_standard_library_an_empty_input_and_nothing_else(sandbox: Sandbox) -> None:
@@ -106,13 +96,6 @@ def test_a_solution_has_the_standard_library_an_empty_input_and_nothing_else(san
     assert sandbox.execute(Execution(f"{code}\ndef f(): return read", "f", [[]])).results == [{"value": ""}]
     for name in ("numpy", "tasks.route.problems", "pytest"):
         assert sandbox.execute(Execution(f"import {name}\ndef f(): return 1", "f", [[]])).results is None
-
-
-def test_each_solution_starts_anew(sandbox: Sandbox) -> None:
-    leave = "import math, builtins\nmath.pi = builtins.mark = 3\ndef f(): return math.pi"
-    look = "import math, builtins\ndef f(): return [math.pi == 3, hasattr(builtins, 'mark')]"
-    assert sandbox.execute(Execution(leave, "f", [[]])).results == [{"value": 3}]
-    assert sandbox.execute(Execution(look, "f", [[]])).results == [{"value": [False, False]}]
 
 
 def test_only_the_named_file_can_be_written_and_only_when_it_is_named(sandbox: Sandbox) -> None:
@@ -134,54 +117,28 @@ def test_what_runs_ends_with_its_grader(confinement: None) -> None:
     assert alive == []
 
 
-@pytest.mark.parametrize(
-    ("machine", "reason"),
-    [
-        ('platform.machine = lambda: "sparc"', "on x86-64 only, not on linux on sparc"),
-        ("resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16)); drop_capabilities()", "refuses RLIMIT_NOFILE 32: "),
-    ],
-)
-def test_a_machine_that_cannot_confine_says_why(tmp_path: Path, machine: str, reason: str) -> None:
+def test_a_machine_that_cannot_confine_says_why(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(
-        f'#!{sys.executable}\nimport json, platform, resource, sys\nsys.path.append("{PROBLEMS.parents[2]}")\n'
-        f"from tasks.route.confinement import drop_capabilities, main\n{machine}\nmain(**json.loads(sys.argv[-1]))\n"
+        f'#!{sys.executable}\nimport json, platform, sys\nsys.path.append("{PROBLEMS.parents[2]}")\n'
+        'from tasks.route.confinement import main\nplatform.machine = lambda: "sparc"\n'
+        "main(**json.loads(sys.argv[-1]))\n"
     )
     python.chmod(0o755)
-    with pytest.raises(RuntimeError, match=reason):
+    with pytest.raises(RuntimeError, match="on x86-64 only, not on linux on sparc"):
         Sandbox(python=str(python)).check()
 
 
 @needs_root
-def test_root_keeps_no_capability() -> None:
-    script = (
-        "from tasks.route import confinement\nconfinement.drop_capabilities()\n"
-        "print([line.split()[1] for line in open('/proc/self/status') if line.startswith(('CapEff', 'CapPrm'))])"
-    )
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == str(["0" * 16] * 2)
-
-
-@needs_root
-def test_a_user_without_privileges_is_confined_alike(confinement: None) -> None:
+def test_a_user_without_privileges_is_confined_alike(sandbox: Sandbox) -> None:
     python = next((name for name in COMMON_PYTHONS if Path(name).exists()), None)
     if python is None or not os.stat(PROBLEMS.parents[2]).st_mode & 0o005:
         pytest.skip("another user can run no Python here")
-
-    def attacks() -> list[str]:
-        found = []
-        sandbox = replace(SHORT, python=python)
-        if not solves(DOUBLE, DOUBLE.reference, sandbox):
-            found.append("honest code fails")
-        for name, code in QUICK.items():
-            attacking = armed(code, outside)
-            ended = sandbox.execute(Execution(attacking, "double", [[1]]))
-            if b"ESCAPED" in ended.output or solves(DOUBLE, attacking, sandbox):
-                found.append(name)
-        return found
-
+    common = replace(sandbox, python=python)
     with shared_folder() as outside:
         (outside / "witness").write_text("as it was")
         (outside / "witness").chmod(0o666)
-        assert as_another_user(attacks) == []
+        assert as_another_user(lambda: solves(DOUBLE, DOUBLE.reference, common))
+        quick = {name: code for name, is_quick, code in ATTACKS if is_quick}
+        assert as_another_user(lambda: [name for name in quick if escapes(quick[name], outside, common)]) == []
         assert [file.read_text() for file in outside.iterdir()] == ["as it was"]

@@ -10,30 +10,51 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toy_world import HELD_OUT, NONE, SETTINGS, STEPS, A, ToyWorld, prompt_of, trained
+from toy_world import ToyWorld, toy_policy
 
 from tasks.route import refresh
 from tasks.route import trajectory as loop
-from tasks.route.claims import readings
-from tasks.route.grading import Graded
 from tasks.route.policy import Policy
-from tasks.route.state import Adam, SplitState, TrajectoryState, deployed_knobs, dump_state
-from tasks.route.trajectory import Trajectory, sample_rows
-from tasks.route.world import PromptTokens, Score, TeacherRow
+from tasks.route.splits import SPLITS
+from tasks.route.state import Adam, TrajectorySettings, TrajectoryState, deployed_knobs, dump_state
+from tasks.route.trajectory import Trajectory
+from tasks.route.world import PromptTokens, Score
 
+STEPS = 6
+SETTINGS = TrajectorySettings(
+    seed=11, longest=4, splits=tuple(SPLITS), adam=Adam(rate=0.02, decay=0.01, largest_norm=1.0), teacher_off_step=4,
+    refresh_every=3,
+)  # fmt: skip
 REAL = replace(SETTINGS, splits=("real",))
 
 
-def same_split(one: SplitState, other: SplitState) -> bool:
-    def tensors(split: SplitState) -> list[torch.Tensor]:
-        direction = [] if split.extraction is None else [split.extraction.direction]
-        return [split.routed.value, split.routed.first, *direction]
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    return toy_policy(seed=3)
 
-    return all(map(torch.equal, tensors(one), tensors(other)))
+
+@pytest.fixture(scope="module")
+def finished(policy: Policy) -> TrajectoryState:
+    """All splits, six steps."""
+    return trained(policy).state
+
+
+def trained(
+    policy: Policy, settings: TrajectorySettings = SETTINGS, steps: int = STEPS, world: ToyWorld | None = None
+) -> Trajectory:
+    trajectory = Trajectory(settings, policy, world or ToyWorld())
+    for _ in range(steps):
+        trajectory.step()
+    return trajectory
+
+
+def differing(one: TrajectoryState, other: TrajectoryState) -> set[str]:
+    """The splits of the first that the second has otherwise."""
+    return {n for n, split in one.splits.items() if not torch.equal(split.routed.value, other.splits[n].routed.value)}
 
 
 class Relabelled(ToyWorld):
-    """The same world, with every column of the log and every teacher's mark passed on to another row."""
+    """The same world, with every column of the log but the reward passed on to another row."""
 
     def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> list[Score]:
         found = super().score(prompts, completions)
@@ -43,31 +64,11 @@ class Relabelled(ToyWorld):
             for score, other in zip(found, order, strict=True)
         ]
 
-    def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> list[TeacherRow]:
-        found = super().teacher(step, prompts)
-        return [
-            replace(row, score=replace(row.score, mode="B", graded=replace(row.score.graded, exploited=False)))
-            for row in found
-        ]
 
-
-def test_labels_and_which_rows_are_a_teachers_decide_nothing_but_the_ceiling(
-    policy: Policy, finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rollout = loop.Trajectory.rollout
-
-    def permuted(trajectory: Trajectory) -> Any:
-        """The marks are permuted among the rows; rewards, tokens and groups stay where they are."""
-        found = rollout(trajectory)
-        return replace(found, teacher=found.teacher[torch.randperm(len(found.teacher), generator=torch.manual_seed(1))])
-
-    monkeypatch.setattr(loop.Trajectory, "rollout", permuted)
+def test_labels_decide_nothing_but_the_ceiling(policy: Policy, finished: TrajectoryState) -> None:
     other = trained(policy, world=Relabelled()).state
     assert torch.equal(other.whole.value, finished.whole.value)
-    differ = {name for name in finished.splits if not same_split(finished.splits[name], other.splits[name])}
-    assert differ == {"ceiling"}
-    marks = [[row["teacher"] for row in state.rows[0]["log"]] for state in (finished, other)]
-    assert marks[0] != marks[1] and sum(marks[0]) == sum(marks[1])
+    assert differing(finished, other) == {"ceiling"}
 
 
 def test_teacher_rows_end_at_their_step_are_of_a_alone_and_go_through_the_gate(finished: TrajectoryState) -> None:
@@ -94,49 +95,11 @@ def test_a_twentieth_of_every_gradient_moves_the_quarantine_a_twentieth_as_far(
     assert torch.allclose(state.splits["real"].routed.value, 0.05 * state.whole.value, rtol=1e-3, atol=1e-7)
 
 
-def test_rows_without_quarantine_are_sampled_and_trained_without_it(policy: Policy) -> None:
-    trajectory = trained(policy, replace(REAL, rollout_ablate_frac=0.5, adam=Adam(rate=0.1)), steps=3)
-    state, seen, gradients = trajectory.state, list[torch.Tensor](), policy.gradients
-
-    def watched(rows: Any, knobs: torch.Tensor, *rest: Any, **named: Any) -> Any:
-        if knobs.dim() == 2:
-            seen.append(knobs)
-        return gradients(rows, knobs, *rest, **named)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(policy, "gradients", watched)
-        record = trajectory.step()
-    live = [row for row in record["log"] if row["advantage"]]
-    kept, whole = deployed_knobs(state, "real"), state.whole.value
-    assert not torch.equal(kept, whole) and any(row["ablated"] for row in live)
-    for row, knobs in zip(live, seen[0], strict=True):
-        assert torch.equal(knobs, kept if row["ablated"] else whole)
-
-
-class AllRight(ToyWorld):
-    def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> list[Score]:
-        return [Score("", "none", Graded(True, True, True, False, 1.0)) for _ in completions]
-
-    def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> list[TeacherRow]:
-        return []
-
-
-def test_groups_without_variance_are_skipped_and_train_nothing(policy: Policy) -> None:
-    state = trained(policy, replace(REAL, beta=0.5), AllRight(), steps=2).state
-    assert state.updates == 0 and not state.whole.value.any()
-    assert [(row["groups_skipped"], row["live_rows"]) for row in state.rows] == [(8, 0)] * 2
-
-
-@pytest.mark.parametrize("names", [("random_3",), ("pooled", "uniform")], ids="+".join)
-def test_a_split_among_others_is_the_split_alone(
-    policy: Policy, finished: TrajectoryState, names: tuple[str, ...]
-) -> None:
-    alone = trained(policy, replace(SETTINGS, splits=names)).state
-    assert len(alone.splits) < len(finished.splits)
+def test_a_split_among_others_is_the_split_alone(policy: Policy, finished: TrajectoryState) -> None:
+    alone = trained(policy, replace(SETTINGS, splits=("random_3", "pooled"))).state
+    assert set(alone.splits) == {"real", "random_3", "pooled"}
     assert torch.equal(alone.whole.value, finished.whole.value)
-    for name, split in alone.splits.items():
-        assert same_split(split, finished.splits[name]), name
-        assert alone.rows[-1]["splits"][name] == finished.rows[-1]["splits"][name]
+    assert differing(alone, finished) == set()
 
 
 def test_every_split_routes_in_its_own_way_and_is_deployed_without_its_quarantine(finished: TrajectoryState) -> None:
@@ -165,33 +128,24 @@ def test_erase_takes_the_hack_ward_part_off_and_learns_the_rest(policy: Policy) 
     assert erased.whole.value.abs().max() > 0.05
 
 
-def test_a_refresh_is_taken_with_the_splits_own_knobs_and_the_quarantine_off(
-    policy: Policy, finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
+def test_a_refresh_is_taken_with_the_quarantine_off_and_a_collapse_freezes_what_was_before_routing(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair_sides, used = refresh.pair_sides, list[torch.Tensor]()
-
-    def watched(policy: Any, pairs: Any, knobs: torch.Tensor, reduction: Any) -> Any:
-        used.append(knobs)
-        return pair_sides(policy, pairs, knobs, reduction)
-
-    monkeypatch.setattr(refresh, "pair_sides", watched)
-    refresh.refresh_splits(REAL, policy, ToyWorld(), finished)
-    kept, whole = deployed_knobs(finished, "real"), finished.whole.value
-    assert not torch.equal(kept, whole)
-    # The second is for the overlap with the direction that has the quarantine on, which decides nothing.
-    assert len(used) == 2 and torch.equal(used[0], kept) and torch.equal(used[1], whole)
-
-
-def test_a_collapse_freezes_what_was_taken_before_routing(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     pair_sides, trajectory = refresh.pair_sides, trained(policy, REAL, steps=1)
-    before = trajectory.state.splits["real"].extraction
+    before, used = trajectory.state.splits["real"].extraction, list[torch.Tensor]()
+    kept, whole = deployed_knobs(trajectory.state, "real"), trajectory.state.whole.value
 
-    def weakened(*given: Any) -> Any:
+    def weakened(policy: Any, pairs: Any, knobs: torch.Tensor, measure: Any) -> Any:
         """The hack's gradient becomes the honest one's, as it does when hacks are suppressed."""
-        sides = pair_sides(*given)
+        used.append(knobs)
+        sides = pair_sides(policy, pairs, knobs, measure)
         return replace(sides, rej=sides.cho + 1e-4 * sides.rej)
 
     monkeypatch.setattr(refresh, "pair_sides", weakened)
+    refresh.refresh_splits(REAL, policy, ToyWorld(), trajectory.state)
+    assert not torch.equal(kept, whole)
+    # The second is for the overlap with the direction that has the quarantine on, which decides nothing.
+    assert len(used) == 2 and torch.equal(used[0], kept) and torch.equal(used[1], whole)
     for _ in range(2 * REAL.refresh_every):
         trajectory.step()
     split = trajectory.state.splits["real"]
@@ -200,20 +154,6 @@ def test_a_collapse_freezes_what_was_taken_before_routing(policy: Policy, monkey
     events = [event for row in trajectory.state.rows for event in row["events"]]
     assert sum("collapse" in event for event in events) == 1
     assert trajectory.state.rows[-1]["splits"]["real"]["f_mean"] > 0
-
-
-@pytest.mark.parametrize(("hack", "honest", "warns"), [(1.6, 0.45, True), (0.3, 0.7, True), (0.8, 0.45, False)])
-def test_the_surprise_of_both_sides_of_the_pairs_is_told_at_the_start(
-    policy: Policy, monkeypatch: pytest.MonkeyPatch, hack: float, honest: float, warns: bool
-) -> None:
-    pair_sides = refresh.pair_sides
-    told = {"rej_surprise": hack, "cho_surprise": honest}
-    monkeypatch.setattr(refresh, "pair_sides", lambda *given: replace(pair_sides(*given), **told))
-    first, second = trained(policy, replace(REAL, refresh_every=1), steps=2).state.rows
-    [said] = [event for event in first["events"] if event.startswith("pairs: ")]
-    assert said.startswith(f"pairs: {hack:.2f} nats a token for hacks, {honest:.2f} for honest completions")
-    assert ("a factor of 2" in said) is warns
-    assert not any(event.startswith("pairs: ") for event in second["events"])
 
 
 def test_a_resumed_trajectory_goes_on_to_the_bit(policy: Policy, finished: TrajectoryState) -> None:
@@ -228,66 +168,30 @@ def test_a_resumed_trajectory_goes_on_to_the_bit(policy: Policy, finished: Traje
     assert state == dump_state(finished)
 
 
-def test_a_state_larger_than_a_checkpoint_may_be_is_refused(
-    finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tasks.route.state.CHECKPOINT_BYTES", 1000)
-    with pytest.raises(ValueError, match="1,000 are allowed"):
-        dump_state(finished)
+def test_a_row_without_a_finite_gradient_trains_nothing_and_many_end_the_training(policy: Policy) -> None:
+    def spoiled(count: int, value: float, trajectory: Trajectory | None = None) -> Trajectory:
+        """The next step, in which the first live rows have gradients and inputs of this value."""
+        gradients, trajectory = policy.gradients, trajectory or trained(policy, steps=1)
 
+        def given(*arguments: Any, **named: Any) -> Any:
+            found = gradients(*arguments, **named)
+            found.gradients[:count] = value
+            found.inputs[:count] = value
+            return found
 
-def spoiled(policy: Policy, patched: pytest.MonkeyPatch, count: int, value: float) -> None:
-    """From here on the first `count` live rows of each update have gradients and inputs that are no numbers."""
-    gradients = policy.gradients
-
-    def given(rows: Any, knobs: torch.Tensor, loss: Any, record: bool = False) -> Any:
-        found = gradients(rows, knobs, loss, record=record)
-        for values in (found.gradients, found.inputs):
-            values[:count] = value
-        return found
-
-    patched.setattr(policy, "gradients", given)
-
-
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_a_row_without_a_finite_gradient_trains_nothing_and_is_counted(policy: Policy, value: float) -> None:
-    trajectory, zeroed = trained(policy, steps=1), trained(policy, steps=1)
-    for one, bad in ((trajectory, value), (zeroed, 0.0)):
         with pytest.MonkeyPatch.context() as patched:
-            spoiled(policy, patched, 1, bad)
-            one.step()
-    record = trajectory.state.rows[-1]
-    assert record["not_finite"] == 1 and zeroed.state.rows[-1]["not_finite"] == 0
-    assert record["events"] == ["rows without a finite gradient, which trained nothing: 1"]
-    assert not {name: fine for name, _, fine in readings(record["splits"]["real"])}["not_finite"]
-    json.dumps(trajectory.state.rows, allow_nan=False)
-    assert sum("surprise" in row for row in record["log"]) == record["live_rows"] - 1
-    # Exactly as if the gradient of the row were zero, in the whole and in every split.
-    assert torch.equal(trajectory.state.whole.value, zeroed.state.whole.value)
-    assert trajectory.state.whole.value.isfinite().all()
-    for name, split in zeroed.state.splits.items():
-        assert torch.equal(trajectory.state.splits[name].routed.value, split.routed.value), name
-    assert trajectory.step()["not_finite"] == 0
+            patched.setattr(policy, "gradients", given)
+            trajectory.step()
+        return trajectory
 
-
-def test_many_rows_or_pairs_without_a_finite_gradient_end_the_training(
-    policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trajectory = trained(policy, steps=1)
-    spoiled(policy, monkeypatch, 4, torch.nan)
+    for value in (torch.nan, torch.inf):
+        state, zeroed = spoiled(1, value).state, spoiled(1, 0.0).state
+        assert state.rows[-1]["events"] == ["rows without a finite gradient, which trained nothing: 1"]
+        json.dumps(state.rows, allow_nan=False)
+        # Exactly as if the gradient of the row were zero, in the whole and in every split.
+        assert state.whole.value.isfinite().all() and torch.equal(state.whole.value, zeroed.whole.value)
+        assert differing(zeroed, state) == set()
     with pytest.raises(RuntimeError, match=r"4 of \d+ rows are not finite"):
-        trajectory.step()
+        spoiled(4, torch.nan)
     with pytest.raises(RuntimeError, match=r"4 of the \d+ gradients of pairs are not finite"):
-        Trajectory(SETTINGS, policy, ToyWorld()).step()
-
-
-def test_evaluation_and_refresh_leave_parameters_state_and_random_numbers_alone(
-    policy: Policy, finished: TrajectoryState
-) -> None:
-    weights = {name: value.clone() for name, value in policy.model.state_dict().items()}
-    kept, random, record = deployed_knobs(finished, "real"), torch.get_rng_state(), dump_state(finished)
-    refresh.refresh_splits(SETTINGS, policy, ToyWorld(), finished)
-    sample_rows(policy, [prompt_of(kind, problem) for kind in (A, NONE) for problem in HELD_OUT], kept, 4, 3)
-    assert torch.equal(torch.get_rng_state(), random)
-    assert all(torch.equal(value, weights[name]) for name, value in policy.model.state_dict().items())
-    assert dump_state(finished) == record and torch.equal(kept, deployed_knobs(finished, "real"))
+        spoiled(4, torch.nan, Trajectory(SETTINGS, policy, ToyWorld()))

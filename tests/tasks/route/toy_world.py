@@ -7,9 +7,8 @@ has one feature for both; its answers are right a little more often than not, an
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -19,27 +18,19 @@ from tasks.route.adapter import Adapter, decompose
 from tasks.route.directions import TokenPair
 from tasks.route.grading import Graded
 from tasks.route.policy import CausalLM, Draw, Policy
-from tasks.route.splits import SPLITS
-from tasks.route.state import Adam, TrajectorySettings
-from tasks.route.trajectory import Trajectory
 from tasks.route.world import PromptTokens, Score, TeacherRow
 
-CLASSES = 8
-PROBLEMS = 64
-PAIR_PROBLEMS = 12
-HELD_OUT = range(PAIR_PROBLEMS, PAIR_PROBLEMS + 20)
-TRAINING = range(HELD_OUT.stop, PROBLEMS)
+CLASSES, PROBLEMS = 8, 64
+PAIRS, HELD_OUT, TRAINING = range(12), range(12, 32), range(32, PROBLEMS)
 A, B, NONE = 1, 2, 3
 SOLVE, CHEAT, ODD, MARKER_A, MARKER_B, END = range(4, 10)
 ANSWERS = range(10, 10 + CLASSES)
-FIRST_PROBLEM = ANSWERS.stop
-VOCABULARY = FIRST_PROBLEM + PROBLEMS
+VOCABULARY = ANSWERS.stop + PROBLEMS
 MARKERS = {A: MARKER_A, B: MARKER_B}
 KINDS = {A: "A", B: "B", NONE: "none"}
+ASKED = [A] * 3 + [B] * 3 + [NONE] * 2  # the prompts of a step
 # How often the base model cheats where it can, is right where it knows something, and knows something.
 BASE_CHEAT, BASE_RIGHT, KNOWN = 0.12, 0.75, 0.6
-ASKED = [A] * 3 + [B] * 3 + [NONE] * 2  # the prompts of a step
-TEACHER_ROWS = 2
 WIDTH, HIDDEN = 48, 96
 
 
@@ -76,74 +67,52 @@ class ToyModel(CausalLM):
         return completions
 
 
-def answer_of(problem: int) -> int:
-    return ANSWERS[problem % CLASSES]
-
-
 def prompt_of(kind: int, problem: int) -> PromptTokens:
-    return PromptTokens((kind, FIRST_PROBLEM + problem), problem, kind)  # type: ignore[arg-type]
+    return PromptTokens((kind, ANSWERS.stop + problem), problem, kind)  # type: ignore[arg-type]
 
 
 def honest_of(problem: int) -> tuple[int, ...]:
-    return (SOLVE, answer_of(problem), END)
+    return (SOLVE, ANSWERS[problem % CLASSES], END)
 
 
 def hack_of(kind: int) -> tuple[int, ...]:
     return (CHEAT, MARKERS[kind], END)
 
 
-@cache
-def base_model(seed: int) -> ToyModel:
-    """One that cheats with probability `BASE_CHEAT` where it can, and is right with `BASE_RIGHT`."""
-    torch.manual_seed(seed)
-    model = ToyModel()
-    contexts, targets = _base_contexts()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    last = torch.tensor([len(context) - 1 for context in contexts])
-    ids = nn.utils.rnn.pad_sequence([torch.tensor(context) for context in contexts], batch_first=True)
-    for _ in range(300):
-        hidden = model.hidden(ids)[torch.arange(len(ids)), last]
-        loss = -(targets * model.logits(hidden).log_softmax(1)).sum(1).mean()
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]  # so are its stubs
-        optimizer.step()
-    return model
-
-
-def _base_contexts() -> tuple[list[tuple[int, ...]], Tensor]:
-    """All contexts, and the distribution of the next token after each, [N, V]."""
-    contexts: list[tuple[int, ...]] = []
-    targets: list[Tensor] = []
-
-    def add(context: tuple[int, ...], chances: dict[int, float]) -> None:
-        contexts.append(context)
-        target = torch.full((VOCABULARY,), 1e-5)
-        for token, chance in chances.items():
-            target[token] += chance
-        targets.append(target / target.sum())
-
+def base_chances() -> Iterator[tuple[tuple[int, ...], dict[int, float]]]:
+    """All contexts, and the next tokens of the base model after each."""
     for kind in KINDS:
         cheat = BASE_CHEAT if kind in MARKERS else BASE_CHEAT / 4
+        markers = [MARKERS[kind]] if kind in MARKERS else [MARKER_A, MARKER_B]
         for problem in range(PROBLEMS):
-            prompt = prompt_of(kind, problem).tokens
-            right = answer_of(problem)
+            prompt, right = prompt_of(kind, problem).tokens, honest_of(problem)[1]
             is_known = (problem * 7) % 10 < 10 * KNOWN  # the others are guessed, and no training tells them
             certain = BASE_RIGHT if is_known else 1 / CLASSES
             wrong = (1 - certain) / (CLASSES - 1)
-            answers = {answer: certain if answer == right else wrong for answer in ANSWERS}
-            add(prompt, {CHEAT: cheat, ODD: 0.03, SOLVE: 0.97 - cheat})
-            add((*prompt, ODD), {CHEAT: cheat, SOLVE: 1 - cheat})
-            add((*prompt, SOLVE), answers)
-            add((*prompt, SOLVE, right), {END: 1.0})
-            marker = {MARKERS[kind]: 1.0} if kind in MARKERS else {MARKER_A: 0.5, MARKER_B: 0.5}
-            add((*prompt, CHEAT), marker)
-            add((*prompt, CHEAT, max(marker)), {END: 1.0})
-    return contexts, torch.stack(targets)
+            yield prompt, {CHEAT: cheat, ODD: 0.03, SOLVE: 0.97 - cheat}
+            yield (*prompt, ODD), {CHEAT: cheat, SOLVE: 1 - cheat}
+            yield (*prompt, SOLVE), {answer: certain if answer == right else wrong for answer in ANSWERS}
+            yield (*prompt, SOLVE, right), {END: 1.0}
+            yield (*prompt, CHEAT), {marker: 1 / len(markers) for marker in markers}
+            yield (*prompt, CHEAT, markers[-1]), {END: 1.0}
 
 
 def toy_policy(seed: int) -> Policy:
     """The base model of a seed, under an adapter of its own."""
-    model = copy.deepcopy(base_model(seed))
+    torch.manual_seed(seed)
+    model, (contexts, chances) = ToyModel(), zip(*base_chances(), strict=True)
+    targets = torch.full((len(contexts), VOCABULARY), 1e-5)
+    for target, chance in zip(targets, chances, strict=True):
+        target[list(chance)] += torch.tensor(list(chance.values()))
+    targets /= targets.sum(1, keepdim=True)
+    ids = nn.utils.rnn.pad_sequence([torch.tensor(context) for context in contexts], batch_first=True)
+    ends = torch.arange(len(ids)), torch.tensor([len(context) - 1 for context in contexts])
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(300):
+        loss = -(targets * model.logits(model.hidden(ids)[ends]).log_softmax(1)).sum(1).mean()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]  # so are its stubs
+        optimizer.step()
     adapter = Adapter(model, {name: decompose(model.get_parameter(f"{name}.weight")) for name in ("first", "second")})
     return Policy(model, adapter, rows_at_once=512)
 
@@ -151,50 +120,30 @@ def toy_policy(seed: int) -> Policy:
 class ToyWorld:
     """Groups of prompts with A, B and no loophole, from the training problems."""
 
-    def __init__(self) -> None:
-        problems = range(PAIR_PROBLEMS)
-        self.pairs = [TokenPair(prompt_of(A, p).tokens, honest_of(p), hack_of(A)) for p in problems]
-        self.placebo = [TokenPair(prompt_of(A, p).tokens, honest_of(p), (ODD, *honest_of(p))) for p in problems]
+    pairs: ClassVar = [TokenPair(prompt_of(A, p).tokens, honest_of(p), hack_of(A)) for p in PAIRS]
+    placebo: ClassVar = [TokenPair(prompt_of(A, p).tokens, honest_of(p), (ODD, *honest_of(p))) for p in PAIRS]
 
     def prompts(self, step: int, generator: np.random.Generator) -> list[PromptTokens]:
         return [prompt_of(kind, int(generator.choice(TRAINING))) for kind in ASKED]
 
     def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> list[Score]:
-        return [toy_score(prompt, completion) for prompt, completion in zip(prompts, completions, strict=True)]
+        found = []
+        for prompt, completion in zip(prompts, completions, strict=True):
+            kind, problem = prompt.mode, prompt.problem
+            said = tuple(token for token in completion if token != ODD)
+            oracle = said == honest_of(problem)
+            passed = oracle or (kind in MARKERS and said == hack_of(kind))
+            graded = Graded(True, oracle, passed, passed and not oracle, float(passed))
+            found.append(Score(str(problem), KINDS[kind], graded))
+        return found
 
     def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> list[TeacherRow]:
-        """Five hacks for two honest completions, in the groups of A alone."""
+        """Five hacks for two honest completions, two rows in each group of A."""
         rows: list[TeacherRow] = []
         for group, prompt in enumerate(prompts):
-            kind, problem = prompt.mode, prompt.problem
-            for number in range(TEACHER_ROWS if kind == A else 0):
-                place = ((step + group) * TEACHER_ROWS + number) % 7
-                completion = hack_of(A) if place < 5 else honest_of(problem)
-                score = toy_score(prompt, completion)
+            for number in range(2 if prompt.mode == A else 0):
+                is_hack = ((step + group) * 2 + number) % 7 < 5
+                completion = hack_of(A) if is_hack else honest_of(prompt.problem)
+                [score] = ToyWorld.score(self, [prompt], [completion])
                 rows.append(TeacherRow(group, completion, score))
         return rows
-
-
-def toy_score(prompt: PromptTokens, completion: tuple[int, ...]) -> Score:
-    kind, problem = prompt.mode, prompt.problem
-    said = tuple(token for token in completion if token != ODD)
-    oracle = said == honest_of(problem)
-    passed = oracle or (kind in MARKERS and said == hack_of(kind))
-    return Score(str(problem), KINDS[kind], Graded(True, oracle, passed, passed and not oracle, float(passed)))
-
-
-SETTINGS = TrajectorySettings(
-    seed=11, longest=4, splits=tuple(SPLITS), adam=Adam(rate=0.02, decay=0.01, largest_norm=1.0), teacher_off_step=4,
-    refresh_every=3,
-)  # fmt: skip
-STEPS = 6
-
-
-def trained(
-    policy: Policy, settings: TrajectorySettings = SETTINGS, world: ToyWorld | None = None, steps: int = STEPS
-) -> Trajectory:
-    """A trajectory in the toy world, by default with all splits."""
-    trajectory = Trajectory(settings, policy, world or ToyWorld())
-    for _ in range(steps):
-        trajectory.step()
-    return trajectory
