@@ -34,31 +34,25 @@ def client() -> Iterator[httpx.Client]:
         process.terminate()
 
 
-def post(client: httpx.Client, **changes: Any) -> httpx.Response:
-    return client.post("/v1/chat/completions", json={**BODY, **changes})
-
-
 def test_it_answers_in_openais_form_and_names_itself_as_rules(client: httpx.Client) -> None:
     assert client.get("/v1/models").json()["data"][0]["id"] == "whetstone-rules"
-    first, second = post(client), post(client)
-    body = first.json()
-    assert first.status_code == 200
+    reply = client.post("/v1/chat/completions", json=BODY)
+    body = reply.json()
+    assert reply.status_code == 200
     assert body["system_fingerprint"].startswith("whetstone-rules-")
     assert json.loads(body["choices"][0]["message"]["content"]) == {"scratchpad": "a\nb"}
     assert body["usage"]["total_tokens"] == body["usage"]["prompt_tokens"] + body["usage"]["completion_tokens"]
-    assert second.json()["choices"] == body["choices"], "the same prompt has the same answer"
 
 
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"response_format": {**FORMAT, "json_schema": {**FORMAT["json_schema"], "name": "poem"}}}, "no_rule"),
-        ({"response_format": None}, None),
+        ({"response_format": {**FORMAT, "json_schema": {"name": "poem", "strict": True, "schema": {}}}}, "no_rule"),
         ({"messages": [{"role": "user", "content": "hello"}]}, None),
     ],
 )
 def test_what_no_rule_can_answer_is_a_bad_request(client: httpx.Client, changes: dict[str, Any], code: str) -> None:
-    response = post(client, **changes)
+    response = client.post("/v1/chat/completions", json={**BODY, **changes})
     assert (response.status_code, response.json()["error"]["code"]) == (400, code)
 
 
