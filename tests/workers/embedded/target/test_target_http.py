@@ -6,36 +6,75 @@ import json
 import os
 import re
 import socket
-import time
+import subprocess
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
 import httpx
+import numpy as np
 import pytest
-from embedded_server import CLUSTERS, HEADERS, KEY, TargetServer, serving, steered_body
-from starlette.testclient import TestClient
-from transformers import AutoTokenizer
+from farm_bench import until
+from server_target import http_client
+from small_model import make_small_model
 
+from tasks.common.files import unix_url
 from tasks.gpu.model_files import reference
 from tasks.gpu.target import PROCESSOR
-from workers.embedded.models import embedded_model
-from workers.embedded.target.__main__ import Service, build_target_app, main
-from workers.embedded.target.engine import Engine
-from workers.embedded.target.protocol import Finished, GenerationRequest, Served
-from workers.embedded.target.sampling import Grammars
+from workers.embedded.target.__main__ import main
 
+CLUSTERING, CLUSTERS = "c0ffee" * 4, 6
 ZERO = [0.0] * CLUSTERS
 PROMPT = [504, 3575, 282]
+KEY = "the-key-of-the-tests"
 
 
-def endless(new: int) -> dict[str, Any]:
-    return steered_body([-1000.0, *ZERO[1:]], max_new_tokens=new)
+@pytest.fixture(scope="module")
+def socket_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("target") / "server.sock"
 
 
-def post(http: httpx.Client, more: dict[str, Any] = {}, **sampling: Any) -> dict[str, Any]:  # noqa: B006
-    asked = {"input_ids": PROMPT, "sampling_params": {"temperature": 0, "max_new_tokens": 24, **sampling}, **more}
-    reply = http.post("/generate", json=asked)
+@pytest.fixture(scope="module")
+def http(socket_path: Path) -> Iterator[httpx.Client]:
+    """A client with the key of a server whose end token is in cluster 0, and the others in the rest by their id."""
+    folder = socket_path.parent
+    labels = (np.arange(49152) % (CLUSTERS - 1) + 1).astype(np.uint8)
+    labels[2] = 0
+    np.save(folder / f"{CLUSTERING}.npy", labels)
+    command = [sys.executable, "-m", "workers.embedded.target", "--model", str(make_small_model(folder))]
+    command += ["--labels", str(folder), "--uds", str(socket_path)]
+    process = subprocess.Popen(command, env={**os.environ, "WHETSTONE_TARGET_KEY": KEY})
+    try:
+        with http_client(unix_url(socket_path), 120) as client:
+            client.headers["Authorization"] = f"Bearer {KEY}"
+            until(lambda: is_ready(client), 120)
+            yield client
+        assert process.poll() is None, "the server died"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def is_ready(client: httpx.Client) -> bool:
+    try:
+        return client.get("/health").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def body(deltas: list[float] | None = None, ids: list[int] = PROMPT, **sampling: Any) -> dict[str, Any]:
+    """A request for a greedy answer of 24 tokens; deltas, one of each cluster, steer it."""
+    sampling = {"temperature": 0, "max_new_tokens": 24, **sampling}
+    if deltas is None:
+        return {"input_ids": ids, "sampling_params": sampling}
+    steered = {**sampling, "custom_params": {"clustering": CLUSTERING, "deltas": deltas}}
+    return {"input_ids": ids, "sampling_params": steered, "custom_logit_processor": PROCESSOR}
+
+
+def post(http: httpx.Client, *given: Any, **sampling: Any) -> dict[str, Any]:
+    reply = http.post("/generate", json=body(*given, **sampling))
     assert reply.status_code == 200, reply.text
     return cast("dict[str, Any]", reply.json())
 
@@ -50,157 +89,116 @@ def test_the_reply_has_sglangs_form_and_deltas_steer(http: httpx.Client) -> None
     ended = post(http, stop_token_ids=[ids[0]])
     assert (ended["output_ids"], ended["text"]) == (ids[:1], "")
     assert ended["meta_info"]["finish_reason"] == {"type": "stop", "matched": ids[0]}
-
-    def steered(deltas: list[float]) -> dict[str, Any]:
-        return post(http, steered_body(deltas))
-
-    assert steered(ZERO)["output_ids"] == ids[:6]
-    only_three, end_at_once = steered([0, 0, 0, 500, 0, 0]), steered([500, 0, 0, 0, 0, 0])
+    assert post(http, ZERO)["output_ids"] == ids
+    only_three, end_at_once = post(http, [0, 0, 0, 500, 0, 0]), post(http, [500, 0, 0, 0, 0, 0])
     assert all(token % (CLUSTERS - 1) + 1 == 3 for token in only_three["output_ids"])
     assert end_at_once["output_ids"] == [2]
-    # and says whether the model would have ended there without them
+    # And says whether the model would have ended there without them
     assert (ended["meta_info"]["ends_unsteered"], end_at_once["meta_info"]["ends_unsteered"]) == (True, False)
 
 
 def test_a_stop_text_ends_the_answer_as_in_sglang(http: httpx.Client) -> None:
     """The text is without it, its tokens are there and count, and the reply names it."""
-    digits, count = {"regex": "(12345 ){30}"}, 0
-    whole = post(http, **digits)
-    for stop in ("45", ["nowhere", "45"]):
-        ended = post(http, stop=stop, **digits)
-        assert (ended["text"], whole["text"][:5]) == ("123", "12345")
-        assert ended["meta_info"]["finish_reason"] == {"type": "stop", "matched": "45"}
-        count = ended["meta_info"]["completion_tokens"]
-        assert ended["output_ids"] == whole["output_ids"][:count] and count < 24
+    digits = {"regex": "(12345 ){30}"}
+    whole, ended = post(http, **digits), post(http, stop=["nowhere", "45"], **digits)
+    assert (ended["text"], whole["text"][:5]) == ("123", "12345")
+    assert ended["meta_info"]["finish_reason"] == {"type": "stop", "matched": "45"}
+    count = ended["meta_info"]["completion_tokens"]
+    assert ended["output_ids"] == whole["output_ids"][:count] and count < 24
     # As there, an answer that reaches its length with the stop text has ended by its length
     cut = post(http, stop="45", max_new_tokens=count, **digits)
     assert cut["meta_info"]["finish_reason"]["type"] == "length" and cut["text"].endswith("45")
 
 
-def test_answers_keep_a_grammar_beside_others_without_one(http: httpx.Client) -> None:
-    """Given requests with a regex, a schema and neither, all in flight at once, then each answers as if alone."""
+def test_an_answer_never_depends_on_other_requests(http: httpx.Client) -> None:
+    """Given requests with a grammar, deltas and neither, all in flight at once, then each answers as if alone."""
     regex = r"Verdict: (pass|fail|通过|不通过)\nReason: [A-Za-z][ -~一-鿿]{0,9}\nConfidence: 0\.[0-9][0-9]"
     key = {"type": ["string", "null"], "maxLength": 12}
     schema = {"type": "object", "properties": {"ok": {"type": "boolean"}, "key": key}, "required": ["ok", "key"]}
     drawn = {"temperature": 1.0, "max_new_tokens": 150}
-    forms: list[dict[str, Any]] = [
-        {"regex": regex}, {"json_schema": json.dumps(schema | {"additionalProperties": False})}, {"max_new_tokens": 9}
-    ]  # fmt: skip
-    asked = [{**drawn, **form, "sampling_seed": seed} for seed in range(4) for form in forms]
-    alone = [post(http, **one) for one in asked]
-    with ThreadPoolExecutor(6) as pool:
-        together = list(pool.map(lambda one: post(http, **one), asked))
+    asked = [
+        one
+        for seed in range(4)
+        for one in (
+            body(regex=regex, sampling_seed=seed, **drawn),
+            body(json_schema=json.dumps(schema | {"additionalProperties": False}), sampling_seed=seed, **drawn),
+            body(ids=list(range(17, 217 + 97 * seed)), sampling_seed=seed, temperature=0.8, max_new_tokens=9),
+            body([0.0, 1.5, -2.0, float(seed), 0.0, 0.5], ids=list(range(40 + seed, 300))),
+        )
+    ]
+
+    def answer(one: dict[str, Any]) -> dict[str, Any]:
+        return cast("dict[str, Any]", http.post("/generate", json=one).json())
+
+    alone = [answer(one) for one in asked]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(answer, asked))
     assert [one["output_ids"] for one in together] == [one["output_ids"] for one in alone]
-    for by_regex, by_schema in zip(alone[::3], alone[1::3], strict=True):
+    for by_regex, by_schema in zip(alone[::4], alone[1::4], strict=True):
         assert re.fullmatch(regex, by_regex["text"]) and set(json.loads(by_schema["text"])) == {"ok", "key"}
         for one in (by_regex, by_schema):
             assert one["meta_info"]["finish_reason"] == {"type": "stop", "matched": 2}
-    # An answer that is cut by its length is the beginning of one that matches
-    cut = post(http, regex=regex, max_new_tokens=3)
-    assert cut["meta_info"]["finish_reason"]["type"] == "length" and "Verdict:".startswith(cut["text"][:8])
 
 
-def until_in_flight(http: httpx.Client, wanted: tuple[int, int]) -> None:
-    deadline, found = time.monotonic() + 60, (-1, -1)
-    while found != wanted:
-        assert time.monotonic() < deadline, f"still {found}"
+def test_a_client_that_goes_away_frees_its_row(http: httpx.Client, socket_path: Path) -> None:
+    def running() -> tuple[int, int]:
         info = http.get("/server_info").json()
-        found = info["num_running_reqs"], info["num_waiting_reqs"]
+        return info["num_running_reqs"], info["num_waiting_reqs"]
 
-
-def test_a_client_that_goes_away_frees_its_row(http: httpx.Client, target_server: TargetServer) -> None:
-    body = json.dumps(endless(1900)).encode()
-    host, port = target_server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as client:
-        head = f"Host: {host}\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\nContent-Length: "
-        client.sendall(f"POST /generate HTTP/1.1\r\n{head}{len(body)}\r\n\r\n".encode() + body)
-        until_in_flight(http, (1, 0))
-    until_in_flight(http, (0, 0))
-
-
-class ReadyEngine:
-    """Answers at once."""
-
-    rows, alive, in_flight = 1, True, (0, 0)
-
-    def submit(self, request: GenerationRequest) -> None:
-        request.done.set_result(Finished((7, 2), 0, "stop", 2))
-
-
-def test_a_disk_that_takes_no_more_of_the_requests_log_costs_no_answer(tmp_path: Path) -> None:
-    engine, tokenizer = cast(Engine, ReadyEngine()), AutoTokenizer.from_pretrained(embedded_model())
-    served = Served(context=1000, vocabulary=50, eos=frozenset({2}), labels=tmp_path)
-    with Path("/dev/full").open("ab", buffering=0) as full:
-        service = Service(engine, Grammars(tokenizer, 50, {2}), served, tokenizer, {"path": "", "weights": ""}, full)
-        reply = TestClient(build_target_app(service)).post("/generate", json={"input_ids": [5]})
-    assert (reply.status_code, reply.json()["output_ids"]) == (200, [7, 2])
-
-
-@pytest.mark.long  # it waits for the limit
-def test_a_server_that_is_stopped_says_so_to_an_answer_that_takes_too_long(
-    model_folder: Path, labels_folder: Path
-) -> None:
-    with serving(model_folder, labels_folder) as server, ThreadPoolExecutor(1) as threads:
-        with httpx.Client(base_url=server.url, headers=HEADERS, trust_env=False, timeout=120) as http:
-            asked = threads.submit(http.post, "/generate", json=endless(8000))
-            until_in_flight(http, (1, 0))
-            server.process.terminate()
-            assert asked.result().status_code == 503 and "stopped" in asked.result().json()["error"]["message"]
-        assert server.process.wait(timeout=10) == 0
-
-
-def sampled(**sampling: Any) -> dict[str, Any]:
-    return {"input_ids": [5], "sampling_params": sampling}
+    endless = json.dumps(body([-1000.0, *ZERO[1:]], max_new_tokens=1900)).encode()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(socket_path))
+        head = f"Host: here\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {len(endless)}\r\n\r\n"
+        client.sendall(f"POST /generate HTTP/1.1\r\n{head}".encode() + endless)
+        until(lambda: running() == (1, 0))
+    until(lambda: running() == (0, 0))
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("asked", "said"),
     [
-        (sampled(seed=1), "seed"),
-        (sampled(temperature=-1), "temperature"),
-        (sampled(stop=""), "stop"),
-        (sampled(regex="("), "unclosed group"),
-        (sampled(regex="[z-a]"), "invalid character class"),
-        (sampled(regex="(?=a)b"), "look-around"),
-        (sampled(json_schema='{"type": "nonsense"}'), "nonsense"),
-        (sampled(json_schema='{"$ref": "http://127.0.0.1:9/schema"}'), "does not fetch"),
-        (sampled(json_schema='{"enum": []}'), "Unsatisfiable"),
-        (sampled(json_schema='{"$ref": "#"}'), "cannot be followed"),
-        (sampled(regex="a", json_schema="{}"), "only one of"),
-        ({"input_ids": [5], "stream": True}, "stream"),
-        (steered_body(ZERO) | {"custom_logit_processor": reference("processor")}, "processor.DeltaProcessor"),
+        (body(seed=1), "seed"),
+        (body(temperature=-1), "temperature"),
+        (body(stop=""), "stop"),
+        (body(regex="("), "unclosed group"),
+        (body(regex="(?=a)b"), "look-around"),
+        (body(json_schema='{"type": "nonsense"}'), "nonsense"),
+        (body(json_schema='{"$ref": "http://127.0.0.1:9/schema"}'), "does not fetch"),
+        (body(json_schema='{"enum": []}'), "Unsatisfiable"),
+        (body(json_schema='{"$ref": "#"}'), "cannot be followed"),
+        (body(regex="a", json_schema="{}"), "only one of"),
+        ({**body(), "stream": True}, "stream"),
         ({}, "input_ids"),
-        ({"input_ids": []}, "input_ids"),
-        ({"input_ids": [49152]}, "vocabulary"),
-        ({"input_ids": [-1]}, "input_ids"),
-        ({"input_ids": [5] * 8150}, "context length"),
-        (steered_body(ZERO[1:]), "5 numbers"),
-        (steered_body(ZERO) | {"custom_logit_processor": None}, "go together"),
-        ({"input_ids": [5], "custom_logit_processor": PROCESSOR}, "go together"),
-        (steered_body([2000.0] * CLUSTERS), "-1000"),
-        (steered_body(ZERO) | {"custom_logit_processor": json.dumps({"callable": "80"})}, "by reference"),
+        (body(ids=[]), "input_ids"),
+        (body(ids=[49152]), "vocabulary"),
+        (body(ids=[-1]), "input_ids"),
+        (body(ids=[5] * 8150), "context length"),
+        (body(ZERO[1:]), "5 numbers"),
+        (body([2000.0] * CLUSTERS), "-1000"),
+        ({**body(ZERO), "custom_logit_processor": None}, "go together"),
+        ({**body(), "custom_logit_processor": PROCESSOR}, "go together"),
+        ({**body(ZERO), "custom_logit_processor": reference("processor")}, "processor.DeltaProcessor"),
+        ({**body(ZERO), "custom_logit_processor": json.dumps({"callable": "80"})}, "by reference"),
         # a processor of another name, which is never run
-        (steered_body(ZERO) | {"custom_logit_processor": json.dumps({"callable": b"\x80\x04cos\nsystem\n.".hex()})},
+        ({**body(ZERO), "custom_logit_processor": json.dumps({"callable": b"\x80\x04cos\nsystem\n.".hex()})},
          "os.system"),
     ],
 )  # fmt: skip
 def test_a_request_that_cannot_be_served_is_refused_with_a_reason(
-    http: httpx.Client, body: dict[str, Any], said: str
+    http: httpx.Client, asked: dict[str, Any], said: str
 ) -> None:
-    response = http.post("/generate", json=body)
+    response = http.post("/generate", json=asked)
     message = response.json()["error"]["message"]
     assert response.status_code == 400 and said in message
     assert "\n" not in message and len(message) < 400
 
 
 def test_only_health_is_open_without_the_key(http: httpx.Client) -> None:
-    body = sampled(max_new_tokens=1)
-    with httpx.Client(base_url=http.base_url, trust_env=False, timeout=60) as client:
-        assert client.get("/health").status_code == 200
-        assert client.get("/server_info").status_code == 401
-        for wrong in ("", "Bearer wrong", "Bearer", KEY, f"Basic {KEY}"):
-            assert client.post("/generate", json=body, headers={"Authorization": wrong}).status_code == 401
-        assert client.post("/generate", json=body, headers=HEADERS).status_code == 200
+    for wrong in ("", "Bearer wrong", "Bearer", KEY, f"Basic {KEY}"):
+        headers = {"Authorization": wrong}
+        assert http.get("/health", headers=headers).status_code == 200
+        assert http.get("/server_info", headers=headers).status_code == 401
+        assert http.post("/generate", json=body(max_new_tokens=1), headers=headers).status_code == 401
 
 
 def test_a_server_without_a_key_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
