@@ -156,14 +156,12 @@ def test_hostile_descriptions_stay_comments(steered: Steer) -> None:
 
 
 def test_it_says_how_to_use_it_where_sglang_is_not_installed(tmp_path: Path) -> None:
-    def told(*arguments: str) -> subprocess.CompletedProcess[str]:
-        """With Python alone (isolated mode: no module path but the standard one)."""
-        command = [sys.executable, "-I", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    (tmp_path / "processor_best.py").write_text(render_file(SGLANG, DELTAS, labels_of(9, 4), HASH, PLAIN))
-    # then it explains itself, and its string names its module and its class and carries no code
-    help_text = told("processor_best.py")
-    assert help_text.returncode == 0, help_text.stderr
-    assert "--enable-custom-logit-processor" in help_text.stdout and str(tmp_path) in help_text.stdout
-    assert bytes.fromhex(json.loads(told("processor_best.py", "--string").stdout)["callable"]) == CALLABLE
+    path = tmp_path / "processor_best.py"
+    path.write_text(render_file(SGLANG, DELTAS, labels_of(9, 4), HASH, PLAIN))
+    # with Python alone (isolated mode: no module path but the standard one)
+    said, string = (
+        subprocess.check_output([sys.executable, "-I", path, *option], text=True) for option in ((), ("--string",))
+    )
+    assert "--enable-custom-logit-processor" in said and str(tmp_path) in said
+    # its string names its module and its class and carries no code
+    assert bytes.fromhex(json.loads(string)["callable"]) == CALLABLE

@@ -230,9 +230,3 @@ def test_the_generation_config_beside_the_tokenizer_counts(tmp_path: Path) -> No
     again = AutoTokenizer.from_pretrained(tmp_path)
     # then it is one; an id that the vocabulary has not, and a token that is an end by its name alone, are not
     assert named_ends(again) == ["<|fim_pad|>", "<|im_end|>"]
-
-
-def test_an_ordinary_token_that_spells_an_end_is_none() -> None:
-    words = Tokenizer(models.WordLevel({"</s>": 0, "a": 1, "<eos>": 2, "?": 3}, unk_token="?"))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
-    assert named_ends(tokenizer) == ["<eos>"]

@@ -122,12 +122,9 @@ def test_a_wrong_whose_own_numbers_agree_is_overridden(
     "changes",
     [
         *({"is_correct": value} for value in ("yes", ...)),
-        *({"category": value} for value in ("number", ["text"])),
-        *({"confidence": value} for value in (None, float("nan"))),
-        {"reasoning": None},
-        {"normalized_gt": float("inf")},
-        {"normalized_pred": 10**400},
-        {"normalized_pred": "5"},
+        {"category": "number"},
+        {"confidence": float("nan")},
+        *({"normalized_pred": value} for value in (10**400, "5")),
         {"relative_error_pct": True},
     ],
 )
