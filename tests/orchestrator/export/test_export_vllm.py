@@ -6,9 +6,9 @@ it documents.
 
 from __future__ import annotations
 
-import importlib.util
+import runpy
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -25,33 +25,26 @@ BIASES = torch.zeros(WIDTH)
 BIASES[:TOKENS] = torch.from_numpy(biases_of(DELTAS, TOKENS))
 
 Direction = Enum("Direction", ("UNIDIRECTIONAL", "SWAP"))
-
-
-class Loader:
-    """The class of the exported file, in a vLLM that has the interfaces of these model runners."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.monkeypatch = folder, monkeypatch
-
-    def __call__(self, *runners: str, ends: Mapping[int, int] | None = None) -> Any:
-        for runner in runners:
-            parts = MODULES[runner].split(".")
-            for depth in range(1, len(parts) + 1):
-                self.monkeypatch.setitem(sys.modules, ".".join(parts[:depth]), module := ModuleType(parts[depth - 1]))
-            module.LogitsProcessor = type(runner, (), {"apply_staged_writes": lambda self: None})  # type: ignore[attr-defined]
-        path = self.folder / "processor_vllm.py"
-        path.write_text(rendered("vllm", write_run(self.folder, size=TOKENS, ends=ends)))
-        spec = importlib.util.spec_from_file_location("processor_vllm", path)
-        assert spec is not None and spec.loader is not None
-        exported = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(exported)
-        assert [base.__name__ for base in exported.DeltaProcessor.__bases__] == [*runners]
-        return exported.DeltaProcessor
+Load = Callable[..., Any]
 
 
 @pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
-    return Loader(tmp_path, monkeypatch)
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """The class of the exported file, in a vLLM that has the interfaces of these model runners."""
+
+    def loaded(*runners: str, ends: Mapping[int, int] | None = None) -> Any:
+        for runner in runners:
+            parts = MODULES[runner].split(".")
+            for depth in range(1, len(parts) + 1):
+                monkeypatch.setitem(sys.modules, ".".join(parts[:depth]), module := ModuleType(parts[depth - 1]))
+            module.LogitsProcessor = type(runner, (), {"apply_staged_writes": lambda self: None})  # type: ignore[attr-defined]
+        path = tmp_path / "processor_vllm.py"
+        path.write_text(rendered("vllm", write_run(tmp_path, size=TOKENS, ends=ends)))
+        found = runpy.run_path(str(path))["DeltaProcessor"]
+        assert [base.__name__ for base in found.__bases__] == [*runners]
+        return found
+
+    return loaded
 
 
 def params(**extra: Any) -> Any:
@@ -73,11 +66,8 @@ def steered_rows(changed: torch.Tensor) -> list[bool]:
     return [bool(row.any()) for row in changed]
 
 
-@pytest.mark.parametrize("runners", [("v1",), ("v1", "v2")])
-def test_a_request_is_steered_unless_it_wants_no_steering_wherever_its_row_goes_in_v1(
-    load: Loader, runners: tuple[str, ...]
-) -> None:
-    processor = load(*runners)(CONFIG, torch.device("cpu"), False)
+def test_a_request_is_steered_unless_it_wants_no_steering_wherever_its_row_goes_in_v1(load: Load) -> None:
+    processor = load("v1")(CONFIG, torch.device("cpu"), False)
 
     def after(size: int, **update: Any) -> list[bool]:
         processor.update_state(batch_update(size, **update))
@@ -87,18 +77,15 @@ def test_a_request_is_steered_unless_it_wants_no_steering_wherever_its_row_goes_
     assert not processor.is_argmax_invariant()
     assert after(3, added=(added(0, steering=0), added(1, other="x"), added(2, steering=1))) == [False, True, True]
     assert after(3, moved=((0, 2, Direction.SWAP),)) == [True, True, False]
-    assert after(3, moved=((0, 2, Direction.SWAP),)) == [False, True, True]
-    assert after(2, removed=(2,)) == [False, True]
     # the last row takes the place of one that has left
-    assert after(4, added=(added(2), added(3, steering=0))) == [False, True, True, False]
-    assert after(3, removed=(1,), moved=((3, 1, Direction.UNIDIRECTIONAL),)) == [False, False, True]
+    assert after(2, removed=(1,), moved=((2, 1, Direction.UNIDIRECTIONAL),)) == [True, False]
     # a new request takes the row of another
-    assert after(3, added=(added(0), added(2, steering=0))) == [True, False, False]
-    assert after(0, removed=(0, 1, 2)) == []
+    assert after(2, added=(added(0, steering=0), added(1))) == [False, True]
+    assert after(0, removed=(0, 1)) == []
     assert after(1, added=(added(0),)) == [True]
 
 
-def test_requests_have_slots_in_v2(load: Loader) -> None:
+def test_requests_have_slots_in_v2(load: Load) -> None:
     processor = load("v1", "v2")(CONFIG, SimpleNamespace(device="cpu", max_num_reqs=8, vocab_size=WIDTH))
     assert [processor.add_request(5, params()), processor.add_request(7, params(steering=0))] == [True, False]
     # three rows of two requests, as with drafted tokens, in another order than the slots
@@ -121,7 +108,7 @@ def raised(changed: torch.Tensor) -> list[float]:
     return (changed[:, 2] / DELTAS["0"]).tolist()
 
 
-def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence_in_v1(load: Loader) -> None:
+def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence_in_v1(load: Load) -> None:
     processor = load("v1", ends={**ENDS, TOKENS - 1: ENDS[STOP]})(CONFIG, torch.device("cpu"), False)
     # in the last one vLLM does not know the token yet
     answers = [*(list(answer) for answer in ANSWERED), [-1]]
@@ -137,7 +124,7 @@ def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence_
     assert raised(processor.apply(torch.zeros(len(answers), WIDTH)))[:2] == [1, 0]
 
 
-def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence_in_v2(load: Loader) -> None:
+def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence_in_v2(load: Load) -> None:
     prompt = [DIGIT, STOP]
     tokens = torch.zeros(8, 16, dtype=torch.int32)
     for slot, answer in enumerate(ANSWERED):
@@ -164,10 +151,8 @@ def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence_
     assert raised(processor.apply(torch.zeros(3, WIDTH), context)) == [1, 0, 0]
 
 
-def test_wrong_parameters_are_refused_when_a_request_arrives(load: Loader) -> None:
+def test_wrong_parameters_are_refused_when_a_request_arrives(load: Load) -> None:
     made = load("v1")
-    for good in ({}, {"steering": 0}, {"steering": 1}, {"other": 3}):
-        made.validate_params(params(**good))
     for bad in (2, 0.5, "0", True, None, [1]):
         with pytest.raises(ValueError, match="steering must be 0 or 1"):
             made.validate_params(params(steering=bad))
