@@ -54,15 +54,11 @@ def test_a_system_can_be_chosen_with_its_prompt_and_the_command_that_exports_it(
         assert one["command"] == (f"orchestrator export {folder} --system {name} --to {engine}" if engine else "")
         assert one["command"] in page.seen
     assert "Answer in one sentence." in page.seen and "cut at 24 tokens" in page.seen
-
-
-def test_the_answers_stand_side_by_side_and_can_be_filtered(page: ReadPage, folder: Path) -> None:
+    # and so can an answer that is cut
     [answers] = read(folder, "answers.json")
-    questions = [attributes for tag, attributes in page.elements if attributes.get("class") == "card question"]
-    assert len(questions) == len(answers["before"]) == 100
-    cut = [not one["is_whole"] for one in answers["after"]]
-    assert ["cut after" in str(one["data-tags"]).split(",") for one in questions] == cut
-    assert all(one["text"] in page.html for side in ("before", "after") for one in answers[side])
+    questions = [attributes for _, attributes in page.elements if attributes.get("class") == "card question"]
+    cut = ["cut after" in str(one["data-tags"]).split(",") for one in questions]
+    assert cut == [not one["is_whole"] for one in answers["after"]]
 
 
 def test_a_run_at_work_is_shown_as_far_as_it_is(folder: Path, tmp_path: Path) -> None:

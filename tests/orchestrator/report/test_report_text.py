@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 from measured_book import EVOLVED, ONE_SENTENCE, VECTOR, book, report, system
 from pydantic import TypeAdapter
 from rich.cells import cell_len
-from rich.console import Console
 
-from orchestrator.evolve.systems import PLAIN
 from orchestrator.report import live
 from orchestrator.report.format import format_cost, wrap
-from orchestrator.report.live import Snapshot, open_view, screen
-from orchestrator.report.model import FrontFile, ReportFile, final_report, front_file, systems_table
+from orchestrator.report.live import Snapshot, open_view
+from orchestrator.report.model import FrontFile, ReportFile, final_report, front_file
 from orchestrator.report.statistics import Comparison
 from tasks.common.text import escape_control
 from tasks.common.validation import parse_json
@@ -44,15 +42,9 @@ def test_the_first_line_is_what_was_shown_and_the_last_what_to_do() -> None:
     assert "\x1b" not in text and "\\x1b[31mquestion 0" in text
     assert text.count("- before, ") == text.count("- after, ") == 3 and "right, cut" in text
     assert "  cost  $0.0123 of $1.50" in text
-
-
-def test_the_table_has_the_winner_and_plain_first_and_twelve_rows_of_many() -> None:
-    many = [system(f"{'prompt ' * 12}{i}", "prompt", 0.9, "tr", f"{i}", lost=i) for i in range(20)]
-    lines = systems_table(report(book(*many)))
-    rows = [line for line in lines if line.startswith(("* ", "+ ", "  "))]
-    assert rows[1].startswith(f"* {EVOLVED}") and rows[2].startswith(f"  {PLAIN}") and len(rows) == 1 + 12 + 1
-    assert all(cell_len(line) <= 100 for line in lines)
-    assert rows[1].split()[2:] == ["validation", "23.6", "180", "300", "180", "22.9", "60", "100", "60"]
+    # The winner's row has its figures on both sets
+    [row] = (line for line in text.splitlines() if line.startswith(f"* {EVOLVED}"))
+    assert row.split()[2:] == ["validation", "23.6", "180", "300", "180", "22.9", "60", "100", "60"]
 
 
 @settings(deadline=None, max_examples=50)
@@ -115,16 +107,6 @@ SNAPSHOT = Snapshot(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("width", [48, 140])
-def test_the_live_display_fits_and_says_how_far_it_is_and_what_failed(width: int) -> None:
-    console = Console(width=width, height=14, no_color=True)
-    with console.capture() as capture:
-        console.print(screen(SNAPSHOT))
-    text = capture.get()
-    assert len(text.splitlines()) < 14 and all(len(line) <= width for line in text.splitlines())
-    assert "stages 5 of 12" in text and "g2_child2_pre failed: refus" in text and "\x1b" not in text
-
-
 @pytest.mark.parametrize(
     ("is_terminal", "term", "plain"),
     [(True, "xterm-256color", False), (True, "dumb", False), (False, "xterm", False), (True, "xterm", True)],
@@ -143,3 +125,4 @@ def test_a_terminal_gets_the_live_display_and_all_else_plain_lines(
     view.close()
     text, is_live = stream.getvalue(), term == "xterm-256color"
     assert "a worker was lost" in text and "waiting for the server" in text and ("\x1b[?25h" in text) == is_live
+    assert "refused \x1b" not in text and "refused \\x1b[31m[bold]thrice" in text

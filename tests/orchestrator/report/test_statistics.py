@@ -5,15 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from measured_book import measured
 
 from orchestrator.report.statistics import (
     Measurement,
     correctness_change,
     lower_bound,
-    mean_interval,
     non_inferiority,
     pair,
     paired_sentence,
@@ -97,14 +94,6 @@ def test_wilsons_interval_of_known_counts() -> None:
     for successes, count, low, high in ((81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611)):
         interval = share_interval(successes, count)
         assert (interval.low, interval.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=60), st.integers(0, 100))
-def test_the_mean_is_within_its_interval_and_the_same_seed_gives_the_same(values: list[int], seed: int) -> None:
-    interval = mean_interval(values, seed)
-    assert min(values) <= interval.low <= interval.value <= interval.high <= max(values)
-    assert interval == mean_interval(values, seed)
 
 
 def test_each_answer_meets_its_own_question_whatever_the_order() -> None:
