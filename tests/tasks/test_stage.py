@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from simulated_run import RUN
 
-from tasks.plan import Candidate, ExampleSet, Merge, Plan, stage_refs
+from tasks.plan import Candidate, ExampleSet, Plan
 from tasks.records import Example
 from tasks.stage import Stage
 from tasks.store.store import Store
@@ -44,15 +44,3 @@ def test_without_the_cache_a_search_answers_each_individual_anew_and_a_measureme
     assert len({salt("population", 0, 1), salt("population", 1, 1), salt("population", 0, 2), salt("final", 0)}) == 4
     # The winner is in three plans
     assert salt("finalists", 2) == salt("test", 3) == salt("final", 5)
-
-
-def test_a_candidate_is_merged_evaluated_mutated_and_evaluated_again() -> None:
-    def fields(candidate: Candidate) -> list[str]:
-        return [ref.field for ref in stage_refs(candidate)]
-
-    evaluation = ["3:pre:answer", "3:pre:judge", "3:pre:score"]
-    again = ["3:mut:reflect", "3:mut:answer", "3:mut:judge", "3:mut:score"]
-    assert fields(Candidate(3, (0.0,))) == evaluation
-    assert fields(Candidate(3, (0.0,), merge=Merge("a", 0.1, "b", 0.2))) == ["3:pre:merge", *evaluation]
-    assert fields(Candidate(3, (0.0,), target=0)) == [*evaluation, *again]
-    assert fields(Candidate(3, (0.0,), rewrite=True)) == [*evaluation, "3:mut:reflect"]

@@ -37,10 +37,7 @@ def test_a_stage_s_failure_is_recorded_for_its_candidate_and_a_job_s_under_its_k
     ]
 
 
-@pytest.mark.parametrize("redelivered", [False, True])
-def test_a_task_that_this_worker_cannot_do_now_goes_back_and_counts_as_never_started(
-    store: Store, redelivered: bool
-) -> None:
+def test_a_task_that_this_worker_cannot_do_now_goes_back_and_counts_as_never_started(store: Store) -> None:
     app = Celery(set_as_current=False)
 
     @app.task(base=FarmTask, bind=True, name="gpu.busy")
@@ -48,7 +45,7 @@ def test_a_task_that_this_worker_cannot_do_now_goes_back_and_counts_as_never_sta
         raise GiveBack("the card computes")
 
     for _ in range(FarmTask.max_retries + 1):
-        request = {"id": "some-id", "delivery_info": {"redelivered": redelivered}, "is_eager": True}
+        request = {"id": "some-id", "delivery_info": {"redelivered": True}, "is_eager": True}
         busy.push_request(**request)
         with pytest.raises(Reject, match="the card computes") as given_back:
             FarmTask.__call__(busy, "run")

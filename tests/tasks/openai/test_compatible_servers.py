@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from compatible_servers import (
     CONTENT,
-    INVALID_REPLY,
     KEY,
     USAGE,
     Azure,
@@ -112,14 +111,6 @@ def test_a_wrong_address_is_shown_with_the_one_that_was_asked(call_as: Any, star
         call_as(base_url=url).ask()
     with pytest.raises(RejectedError, match="not found, try pulling it first"):
         call_as(base_url=f"{url}/v1").ask(model="llama9")
-
-
-def test_a_reply_that_the_endpoint_itself_finds_invalid_is_shown_and_perhaps_paid(answered: Any) -> None:
-    caller = answered((400, INVALID_REPLY))
-    with pytest.raises(UnusableReplyError, match=r"does not match the expected schema.*it is .\{.scratch"):
-        caller.ask()
-    assert caller.tries == [None]
-    assert caller.ask()[0].scratchpad == "End earlier.", "and the same form is asked for"
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,6 @@ from tasks.openai import endpoint as errors
 from tasks.openai.endpoint import Usage
 
 
-def test_a_reply_is_parsed_counted_and_says_who_wrote_it(call_as: Any) -> None:
-    caller = call_as()
-    found, reply = caller.ask()
-    assert found.scratchpad == "End earlier.\nIt helped.\nNumbers up."
-    assert reply.system_fingerprint.startswith("whetstone-rules-")
-    assert caller.tries == [reply.usage]
-    assert reply.usage.requests == 1 and reply.usage.prompt > 100 and reply.usage.completion > 5
-
-
 @pytest.mark.parametrize(("fault", "least_s"), [("rate_limit:0.6", 1.2), ("500", 0.0)])
 def test_a_failure_that_passes_is_waited_for_as_long_as_the_endpoint_asks(
     call_as: Any, service: Any, fault: str, least_s: float

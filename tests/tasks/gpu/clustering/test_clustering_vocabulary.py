@@ -3,6 +3,7 @@ end a sentence."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import cluster_families as families
@@ -23,39 +24,27 @@ from tasks.gpu.prompt import answer_ends, load_tokenizer, vocabulary_size
 from workers.embedded.models import embedded_model
 from workers.steering.request import OPEN, next_state
 
-SINGLE = "$ % * + - / = Â£ 0 1 2 3 4 5 6 7 8 9 Ġ$ Ġ% Ġ* Ġ+ Ġ- Ġ/ Ġ= ĠÂ£"
-LLAMA3 = f"{SINGLE} 00 10 11 12 13 14 15 16 17 18 19 20 42 57 100 200 201 215 300 400 577"
-GEMMA = """
-    <0x24> <0x25> <0x2A> <0x2B> <0x2D> <0x2F> <0x30> <0x31> <0x32> <0x33> <0x34> <0x35> <0x36> <0x37> <0x38> <0x39>
-    <0x3D>
-    $ % * + - / = £ € 0 1 2 3 4 5 6 7 8 9 ▁1 00 ▁% ▁2 ▁- ▁/ ▁12 ▁20 1, 7. 8, ▁$ ▁4 ▁= ▁10 ▁17 ▁100 ▁200 ▁201 .2 .5 15
-    215 3, 300 3.2 4, 5, 57 6, 9, £5 ▁* ▁+ ▁6 ▁9 ▁7. ▁300 ▁£5 ▁11 ▁11, ▁18, ▁1.5 ▁13, ▁14, ▁15, ▁16, ▁19, ▁-3.2 ▁12,
-    ▁20, 1,57 7.00 ▁$215 ▁$1,57 ▁42 ▁400 ▁10, ▁17, ▁100, ▁200, ▁200. ▁2018,
-"""
+SYMBOLS = r"$%*+\-/=¢£¥±×÷€−"
+NUMBER = re.compile(rf" ?([{SYMBOLS}]|[{SYMBOLS}.,]*\d[{SYMBOLS}.,\d]*)")
 Family = Callable[[], PreTrainedTokenizerBase]
 
 
-def named(tokenizer: PreTrainedTokenizerBase, ids: frozenset[int]) -> list[str]:
-    return sorted(tokenizer.convert_ids_to_tokens(sorted(ids)))
+def embedded() -> PreTrainedTokenizerBase:
+    return load_tokenizer(str(embedded_model()))
 
 
 @pytest.mark.parametrize(
-    ("family", "numbers"),
-    [
-        (families.llama3, LLAMA3),
-        (families.qwen, SINGLE),
-        (families.gemma, GEMMA),
-        (lambda: load_tokenizer(str(embedded_model())), f"{SINGLE} Â¢ Â± ÃĹ âĤ¬ âĪĴ ĠÂ± ĠÃĹ ĠâĤ¬ ĠâĪĴ"),
-    ],
-    ids=["llama3", "qwen", "gemma", "smollm2"],
+    ("family", "count"),
+    [(families.llama3, 47), (families.qwen, 26), (families.gemma, 99), (embedded, 35)],
 )
 def test_cluster_0_is_what_ends_an_answer_and_cluster_1_digits_and_arithmetic_symbols(
-    family: Family, numbers: str
+    family: Family, count: int
 ) -> None:
     tokenizer = family()
     found = classify_tokens(tokenizer)
     assert found.ends == answer_ends(tokenizer)
-    assert named(tokenizer, found.numbers) == sorted(numbers.split())
+    numbers = {i for i, text in enumerate(decode_vocabulary(tokenizer)) if NUMBER.fullmatch(text)}
+    assert found.numbers == numbers and len(numbers) == count
 
 
 def test_which_texts_are_numbers() -> None:
@@ -75,7 +64,7 @@ def test_tokens_decode_as_they_stand_in_a_text(family: Family) -> None:
 
 
 def test_of_each_text_in_tokens_of_the_model_it_is_known_whether_it_ends_a_sentence() -> None:
-    tokenizer, classes = load_tokenizer(str(embedded_model())), sentence_ends(str(embedded_model()))
+    tokenizer, classes = embedded(), sentence_ends(str(embedded_model()))
     assert len(classes) == len(tokenizer)
     texts = {
         "It grew.": True, "It grew. ": False, "It grew": False, "It grew!": True, "Did it?": True, "It grew...": True,
