@@ -17,8 +17,7 @@ from simulated_run import Driver
 from orchestrator import api, console
 from orchestrator.api import Callback, GenerationInfo, RunEnd, RunInfo, RunStopped, SettingsError
 from orchestrator.callbacks import Callbacks
-from orchestrator.farm import Parked
-from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.session import Driving, Ending
 
 ROOT = Path(__file__).parents[2]
@@ -82,31 +81,19 @@ def test_an_evolution_is_run_followed_and_gone_on_with(
     assert process_state() == before
 
 
-@pytest.mark.parametrize(
-    ("given", "named"),
-    [
+def test_wrong_settings_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    for given, named in (
         ({"ngem": 2}, "CONFIG_NGEM"),
         ({"judge": lambda question, gold, answer: True}, "judge"),
         ({"data_path": "nowhere.csv"}, "CONFIG_DATA_PATH"),
-    ],
-)
-def test_wrong_settings_are_refused_before_anything_starts(given: dict[str, Any], named: str, tmp_path: Path) -> None:
+    ):
+        with pytest.raises(SettingsError, match=named):
+            api.evolve(CONFIG, output=output, **given)
     with pytest.raises(SettingsError) as refused:
-        api.evolve(CONFIG, output=tmp_path / "run", **given)
-    assert named in str(refused.value)
-    assert not (tmp_path / "run").exists()
-
-
-def test_wrong_settings_of_a_collection_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError) as refused:
-        api.collect(ROOT / "configs" / "collect.yaml", {"phase0.k": 0, "phase0.j": 1}, output=tmp_path / "run")
+        api.collect(ROOT / "configs" / "collect.yaml", {"phase0.k": 0, "phase0.j": 1}, output=output)
     assert [problem.partition(":")[0] for problem in refused.value.problems] == ["phase0.k", "phase0.j"]
-
-
-def test_a_section_without_keys_of_a_collection_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "collect.yaml").write_text("phase0:\n")
-    with pytest.raises(SettingsError, match=r"phase0: .* is not a section"):
-        api.collect(tmp_path / "collect.yaml", {"phase0.k": 20})
+    assert not output.exists()
 
 
 @pytest.mark.parametrize(
@@ -148,27 +135,17 @@ def test_each_callback_is_told_and_one_that_fails_stops_nothing() -> None:
 @pytest.mark.parametrize(
     ("error", "end"),
     [
-        (None, RunEnd("finished")),
-        (Parked("judge failed"), RunEnd("parked", "parked: judge failed")),
         (KeyboardInterrupt(), RunEnd("stopped", "interrupted; the same command goes on, or: orchestrator retry {}")),
         (RuntimeError("a fault\nof the program"), RunEnd("failed", "a fault")),
     ],
 )
-def test_callbacks_are_told_how_a_run_ends_while_its_folder_is_locked(
-    tmp_path: Path, error: BaseException | None, end: RunEnd
+def test_callbacks_are_told_of_an_end_by_the_user_or_by_a_fault(
+    tmp_path: Path, error: BaseException, end: RunEnd
 ) -> None:
-    class Locked(Recording):
-        def on_end(self, run: RunInfo, end: RunEnd) -> None:
-            super().on_end(run, end)
-            with pytest.raises(OutputError):
-                OutputFolder(tmp_path).open()
-
-    recording, output = Locked(), OutputFolder(tmp_path)
+    recording = Recording()
     told = Callbacks([recording])
-    output.open()
-    expected = pytest.raises(RuntimeError) if isinstance(error, RuntimeError) else nullcontext()
-    with expected, Driving(output, told):
+    expected = pytest.raises(RuntimeError) if end.state == "failed" else nullcontext()
+    with expected, Driving(OutputFolder(tmp_path), told):
         told.start(RUN)
-        if error is not None:
-            raise error
+        raise error
     assert recording.calls[-1] == RunEnd(end.state, end.reason.format(tmp_path))
