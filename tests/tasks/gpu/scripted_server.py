@@ -71,9 +71,6 @@ class ScriptedHost:
     def start_early(self, target: Any) -> None:
         pass
 
-    def stop(self) -> None:
-        pass
-
     def identity(self, target: Any) -> dict[str, Any]:
         return {"version": "1", "context_length": 512}
 

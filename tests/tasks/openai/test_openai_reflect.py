@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from openai.lib._pydantic import to_strict_json_schema
 from tasks.collect import collection
 from tasks.common.text import SCRATCHPAD_CHARACTERS, estimate_tokens, json_array, limit_scratchpad
 from tasks.common.validation import InvalidData, ReplyModel, parse_json
-from tasks.judging.verdict import JudgeReply, user_message
+from tasks.judging.verdict import user_message
 from tasks.openai.endpoint import RULES, ContextExceededError
 from tasks.openai.prompts import merge_messages, mutation_messages
 from tasks.openai.reflect import (
@@ -39,11 +38,13 @@ DESCRIPTIONS = [
 ]
 
 
+DELTAS = {"0": 0.1 + 0.2, "1": -0.5, "10": 0.0}
+
+
 def judged(example: str, is_correct: bool, reasoning: str, text: str, tokens: int) -> JudgedAnswer:
     return JudgedAnswer(example, tokens, is_correct, text, "?", "", reasoning)
 
 
-DELTAS = {"0": 0.1 + 0.2, "1": -0.5, "10": 0.0}
 RESPONSES = [
     judged("q1", True, "agrees with 3.2%", "It is 3.2%.\nAs the page says.", 12),
     judged("q2", False, "wrong year", "In 2021", 3),
@@ -60,19 +61,6 @@ def message(responses: Sequence[JudgedAnswer] = RESPONSES, scratchpad: str = "li
         (Mutation.of(0.5), "mutation", ["delta", "scratchpad"]),
         (Rewrite.of(["0", "10"]), "rewrite", ["deltas", "summary"]),
         (MergedScratchpad, "merge", ["scratchpad"]),
-        (
-            JudgeReply,
-            "verdict",
-            [
-                "reasoning",
-                "category",
-                "normalized_gt",
-                "normalized_pred",
-                "relative_error_pct",
-                "confidence",
-                "is_correct",
-            ],
-        ),
         (collection.Compression, "compression", ["rewritten_answer"]),
     ],
 )
@@ -132,10 +120,8 @@ def response(number: int, length: int, is_correct: bool = True) -> JudgedAnswer:
 def reflecting(store: Store, embedded_run: Run) -> Callable[..., Stage]:
     """A function that makes a reflect stage, asking the service, of a child whose answers are these responses."""
 
-    def make(responses: Sequence[JudgedAnswer], context_tokens: int = 0, **changes: Any) -> Stage:
-        endpoint = dataclasses.replace(embedded_run.endpoint, **changes)
-        run = dataclasses.replace(embedded_run, endpoint=endpoint, reflector_context_tokens=context_tokens)
-        plan = Plan("offspring", 0, (Candidate(0, (0.0, 0.0, 0.0), target=1),))
+    def make(responses: Sequence[JudgedAnswer], merge: Merge | None = None) -> Stage:
+        run, plan = embedded_run, Plan("offspring", 0, (Candidate(0, (0.0, 0.0, 0.0), target=1, merge=merge),))
         store.put_run(run)
         store.clusterings.put(run.id, "c", b"", json.dumps(DESCRIPTIONS))
         store.put_metadata(run.id, CLUSTERING, "c")
@@ -157,23 +143,11 @@ def reflecting(store: Store, embedded_run: Run) -> Callable[..., Stage]:
     return make
 
 
-PARENTS = Merge("what the first has learnt", 0.25, "what the second has learnt", 0.75)
-
-
-def merging(stage: Stage) -> Stage:
-    return dataclasses.replace(stage, candidate=Candidate(0, (0.0, 0.0, 0.0), merge=PARENTS))
-
-
 def test_an_answer_that_is_cut_is_not_correct_to_the_reflector(reflecting: Any) -> None:
     # Given two right answers, of which the second is cut
     found = read_responses(reflecting([response(0, 40), response(1, 40)]))
     assert [one.is_correct for one in found] == [True, False]
     assert found[0].reasoning == "because" and found[1].reasoning.startswith("cut: ")
-
-
-def calls_of_runs(service: Any) -> list[str]:
-    """The ids of the calls, without those of clients that have given up, which may be recorded in a later test."""
-    return [call["call_id"] for call in service.calls() if call["call_id"].startswith("a-run-")]
 
 
 def test_a_prompt_that_the_endpoint_counts_as_too_long_is_cut_further(
@@ -182,7 +156,7 @@ def test_a_prompt_that_the_endpoint_counts_as_too_long_is_cut_further(
     # Given an endpoint that refuses two prompts as longer than its model's context
     service.fail("mutation:context:2")
     stage = reflecting([response(i, 400, is_correct=i % 2 == 0) for i in range(20)])
-    before = calls_of_runs(service)
+    before = len(service.calls())
     # When a mutation is asked for, then the third prompt is answered
     record = reflect_stage(stage)
     assert record["delta"] is not None and record["answers_cut"] > 0
@@ -191,7 +165,8 @@ def test_a_prompt_that_the_endpoint_counts_as_too_long_is_cut_further(
     sizes = [estimate_tokens(logged[name]) for name in sorted(logged)]
     assert len(sizes) == 3 and sizes[1] < 0.85 * sizes[0] and sizes[2] < 0.85 * sizes[1], list(logged)
     names = [f"a-run-{stage.node}-mutation{suffix}" for suffix in ("", "-shorter1", "-shorter2")]
-    assert calls_of_runs(service)[len(before) :] == names
+    # without those of clients that have given up, which may be recorded in a later test
+    assert [one["call_id"] for one in service.calls()[before:] if one["call_id"].startswith("a-run-")] == names
     # And one that is refused however short it is ends the stage
     service.fail("mutation:context:*")
     with pytest.raises(ContextExceededError, match="too long for the model"):
@@ -239,9 +214,9 @@ def test_an_unusable_proposal_is_asked_for_once_more(reflecting: Any, store: Sto
 
 
 def test_a_merge_is_asked_for_again_and_given_up(reflecting: Any, service: Any) -> None:
-    stage = merging(reflecting([response(0, 40)]))
+    stage = reflecting([response(0, 40)], Merge("of the first", 0.25, "of the second", 0.75))
     service.fail("merge:invalid_json:1")
-    assert merge_stage(stage) == {"scratchpad": f"{PARENTS.scratchpad_b}\n{PARENTS.scratchpad_a}", "fallback": ""}
+    assert merge_stage(stage) == {"scratchpad": "of the second\nof the first", "fallback": ""}
     service.fail("merge:invalid_json:2")
     given_up = merge_stage(stage)
-    assert given_up["scratchpad"] == PARENTS.scratchpad_a and "not JSON" in given_up["fallback"]
+    assert given_up["scratchpad"] == "of the first" and "not JSON" in given_up["fallback"]
