@@ -99,17 +99,11 @@ def test_a_function_that_gives_no_verdict_is_an_error_each_time_and_never_a_wron
 def test_a_module_of_the_working_directory_is_found_from_a_console_script_and_from_a_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a module, and one of a package, which imports it
     (tmp_path / "judges_here.py").write_text("def right():\n    return 7\n")
-    package = tmp_path / "package_here"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "far.py").write_text("import judges_here\ndef right():\n    return judges_here.right() + 1\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(tmp_path))])
-    assert [load_named(name, "none")() for name in ("judges_here:right", "package_here.far:right")] == [7, 8]
+    assert load_named("judges_here:right", "none")() == 7
     assert absolute("judges_here:right") == f"{tmp_path}/judges_here.py:right"
-    assert absolute("package_here.far:right") == f"{package}/far.py:right"
 
 
 def test_a_function_that_does_not_return_is_ended() -> None:
