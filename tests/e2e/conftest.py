@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from kind_folders import CollectionFolder, GuideFolder
 from rules_server import RulesServer, rules_server
-from run_folder import LOGS, RunFolder
+from run_folder import LOGS, CollectionFolder, GuideFolder, RunFolder
 
 TIMEOUT_S = 1800  # of a test with whole runs, on a busy machine; also the first that waits for the reference run
 

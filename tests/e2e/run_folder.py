@@ -1,4 +1,4 @@
-"""Whole runs with real processes: orchestrator, Valkey, workers, target and endpoint."""
+"""Whole runs of three kinds with real processes: orchestrator, Valkey, workers, target and endpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,31 +17,43 @@ from typing import Any, ClassVar
 
 import psutil
 import pytest
+import yaml
+from dotted_values import with_value
 from rules_server import KEY, RulesServer
+from spec_checker import artifacts_of
 
 ROOT = Path(__file__).parents[2]
 # Small enough for many runs, large enough for merges, mutations, clones and a validation set.
 SMALL = {
-    "DATA_PATH": str(ROOT / "configs" / "data" / "sample.jsonl"),
-    "TRAINING": "0-2",
-    "VALIDATION": "16",
-    "TEST": "",
-    "PROMPTS_PATH": "",
-    "TARGET_MAX_NEW_TOKENS": "16",
-    "POPULATION_SIZE": "3",
-    "NGEN": "2",
-    "CXPB": "0.6",
-    "MUTPB": "0.7",
-    "ELITISM_SIZE": "1",
-    "SELECTION": "tournament",
-    "TOURNAMENT_SIZE": "2",
-    "SEED": "366",
-}
-
+    "DATA_PATH": str(ROOT / "configs" / "data" / "sample.jsonl"), "TRAINING": "0-2", "VALIDATION": "16", "TEST": "",
+    "PROMPTS_PATH": "", "TARGET_MAX_NEW_TOKENS": "16", "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0.6",
+    "MUTPB": "0.7", "ELITISM_SIZE": "1", "SELECTION": "tournament", "TOURNAMENT_SIZE": "2", "SEED": "366",
+}  # fmt: skip
+# Four questions, three samples each: with pairs that are kept and pairs that are not.
+COLLECTION = {
+    "data.split_ratios": {"train": 0.1, "val": 0.1, "test": 0.8}, "target.max_new_tokens": 24,
+    "phase0.verbose_num_samples": 3, "phase0.k": 10, "phase0.target_concurrency": 3,
+}  # fmt: skip
+MISSIONS = {"cabinet": "Whether the cabinet is wired well.", "panels": "Whether the panels are mounted well."}
+# One batch of each mission, eight held-out tickets, two answers to a ticket.  The gate takes what does no harm.
+GUIDE = {
+    "sampler.samples_per_decode": 1,
+    "sampler.grid": [{"temperature": heat, "top_p": 0.95, "max_new_tokens": 33} for heat in (0.0, 1.2)],
+    "critic.max_candidates": 1, "reflection.batch_size": 16, "reflection.apply_if_delta": 0.0,
+    "holdout.fraction": 0.2, "holdout.min_probability": 0.0, "holdout.max_false_pass_rise": 1.0, "runner.epochs": 1,
+    "critic.prompt_path": str(ROOT / "configs" / "guide" / "critic.txt"),
+    "reflection.prompt_path": str(ROOT / "configs" / "guide" / "reflection.txt"), "missions": MISSIONS,
+}  # fmt: skip
 LIMIT_S = 1500.0  # for a command or an event, on a busy machine
 # The longest time between an answer of a server and its record in the store, on a busy machine.
 UNSTORED_S = 1.0
 LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")  # the second where a test has an endpoint of its own
+SERVERS = {
+    "target": "workers.embedded.target",
+    "valkey": "valkey-server",
+    "endpoint": "workers.embedded.endpoint",
+    "supervisor": "workers.embedded.supervisor",
+}
 # Files that are equal in equal runs.
 SAME_FILES = (
     "evolution_state.json", "individuals.jsonl", "deltas_best.json", "deltas_current.json", "processor.py",
@@ -116,14 +128,10 @@ class RunFolder:
         report = json.loads((self.output / "report.json").read_text())
         return {"report": report | {"run": None}} | {name: (self.output / name).read_text() for name in SAME_FILES}
 
-    def history(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.output / "history.jsonl").read_text().splitlines()]
-
     def state(self) -> str:
         return (self.output / "evolution_state.json").read_text()
 
     def answered(self, log: str) -> list[str]:
-        """The ids of the calls that a server has answered, in order."""
         return [call for call, _ in self.answer_times(log)]
 
     def answer_times(self, log: str) -> list[tuple[str, float]]:
@@ -183,18 +191,96 @@ class RunFolder:
                 process.kill()
 
 
+class KindFolder(RunFolder):
+    """A run that a YAML file configures: the shipped one, with other values by their dotted names."""
+
+    kind = ""
+
+    @property
+    def config(self) -> Path:
+        return self.folder / f"{self.kind}.yaml"
+
+    def write(self, changes: Mapping[str, Any]) -> None:
+        source = self.config if self.config.exists() else ROOT / "configs" / self.config.name
+        values = yaml.safe_load(source.read_text())
+        for name, value in changes.items():
+            values = with_value(values, name, value)
+        self.config.write_text(yaml.safe_dump(values, allow_unicode=True))
+
+    def command(self, *arguments: str, **_: str) -> list[str]:
+        farm = ["--config", str(self.config), "--farm-dir", str(self.farm)]
+        return [sys.executable, "-m", "orchestrator", self.kind, *farm, *arguments]
+
+
+class CollectionFolder(KindFolder):
+    kind = "collect"
+    again = ("--resume",)
+    priced = ("--price-prompt", "1000", "--price-cached", "1000", "--price-completion", "0", "--budget", "1")
+    budget = "budget_usd"
+    state_file = "progress.json"
+
+    @property
+    def data(self) -> Path:
+        return self.output / "phase0_data.json"
+
+    def configure(self) -> None:
+        self.write({**COLLECTION, "output_dir": str(self.output), "phase0.output_path": str(self.data)})
+
+    def ask(self, rules: RulesServer) -> None:
+        self.write({"reflector.api_base": rules.url, "phase0.correctness.evaluator_api_base": rules.url})
+
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.data.read_text())
+        return found
+
+    def result(self) -> dict[str, Any]:
+        """The output without its time and its configuration, the only parts in which equal collections differ."""
+        found = self.document()
+        del found["metadata"]["created_at"], found["metadata"]["config_snapshot"]
+        return found
+
+
+class GuideFolder(KindFolder):
+    kind = "guide"
+    state_file = "guidance.json"
+
+    def configure(self) -> None:
+        tickets, guidance = self.folder / "tickets.jsonl", self.folder / "guidance.json"
+        output = {"output.root": str(self.folder), "output.run_id": self.output.name}
+        self.write({**GUIDE, **output, "stage_a_paths": [str(tickets)], "guidance.path": str(guidance)})
+        tickets.write_text("".join(json.dumps(row) + "\n" for row in ticket_rows()))
+        first = {"step": 0, "updated_at": "2026-01-01T00:00:00Z", "experiences": {"G0": "Read every summary."}}
+        guidance.write_text(json.dumps(dict.fromkeys(MISSIONS, first)))
+
+    def command(self, *arguments: str, **options: str) -> list[str]:
+        return super().command("--rollout-jobs", "8", *arguments, **options)
+
+    def ask(self, rules: RulesServer) -> None:
+        self.write({"endpoint.api_base": rules.url, "endpoint.api_key_env": "OPENAI_API_KEY"})
+
+    def result(self) -> dict[str, Any]:
+        return artifacts_of(self.output)
+
+
+def ticket_rows() -> list[dict[str, Any]]:
+    """Forty tickets of each mission; a black wire is a fail."""
+    return [
+        {
+            "group_id": f"{name}-{number:02}", "mission": name, "label": "fail" if number % 2 else "pass",
+            "per_image": {"image_1": f"unit {number}: the wire is {'black' if number % 2 else 'yellow'}"},
+            "stage_a_complete": True,
+        }
+        for name in MISSIONS
+        for number in range(40)
+    ]  # fmt: skip
+
+
 def process_of(run: RunFolder, kind: str) -> psutil.Process | None:
     """The process of the farm of this kind, if there is one."""
     return next((process for process in run.processes() if is_of_kind(process, kind)), None)
 
 
 def is_of_kind(process: psutil.Process, kind: str) -> bool:
-    servers = {
-        "target": "workers.embedded.target",
-        "valkey": "valkey-server",
-        "endpoint": "workers.embedded.endpoint",
-        "supervisor": "workers.embedded.supervisor",
-    }
     try:
         line, parent = " ".join(process.cmdline()), process.parent()
         above = " ".join(parent.cmdline()) if parent else ""
@@ -202,15 +288,15 @@ def is_of_kind(process: psutil.Process, kind: str) -> bool:
         return False
     if "PR_SET_PDEATHSIG" in line:
         return False  # the wrapper, before it executes the process itself
-    if kind in servers:
-        return servers[kind] in line
+    if kind in SERVERS:
+        return SERVERS[kind] in line
     queue = "cpu" if kind == "pool child" else kind
     is_child = f"-m workers {queue}" in above
     return f"-m workers {queue}" in line and is_child == (kind == "pool child")
 
 
 def environment() -> dict[str, str]:
-    """Our environment with the key of a test's endpoint, and nothing that would make a test use the real OpenAI."""
+    """Ours with the key of a test's endpoint, and nothing that would make a test use the real OpenAI."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WHETSTONE_REDIS"))}
     return {"WHETSTONE_CLUSTERS": str(cache_folder() / "clusters"), **kept, "OPENAI_API_KEY": KEY}
 

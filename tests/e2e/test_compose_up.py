@@ -137,17 +137,6 @@ def test_evolve_on_this_machine_finds_the_farm(clone: ComposeClone) -> None:
     assert changed.stdout == ""
 
 
-def test_flower_says_where_it_is_and_how_to_log_in(clone: ComposeClone) -> None:
-    said = clone("logs", "flower")
-    assert "`docker compose port flower 5555`" in said
-    assert "secrets/flower/flower_basic_auth" in said
-    name, password = clone.secret("flower_basic_auth").split(":")
-    assert password not in said
-    with httpx.Client(base_url=clone.flower(), timeout=60, trust_env=False) as client:
-        assert client.get("/api/runs").status_code == 401
-        assert [run["state"] for run in client.get("/api/runs", auth=(name, password)).json()["runs"]] == ["finished"]
-
-
 FAULTY = """\
 services:
   rules:
@@ -217,21 +206,6 @@ def test_after_down_the_farm_goes_on_where_it_was(clone: ComposeClone) -> None:
     assert clone.secret("valkey_password") == password
     evolve(clone, NGEN="4")
     assert evolve(clone, NGEN="4").count("generation 3 finished") == 0, "it is finished"
-
-
-def test_a_changed_password_is_the_only_one_that_opens(clone: ComposeClone) -> None:
-    path = clone.folder / "secrets/broker/valkey_password"
-    earlier = path.read_text()
-    path.write_text("another-password-of-mine\n")
-    clone("up", "--detach", "--force-recreate")
-    evolve(clone, "outputs/another")
-    path.write_text(earlier)
-    status, printed = clone.orchestrator("farm", "workers")
-    assert status == 2, printed
-    path.unlink()
-    clone("up", "--detach", "--force-recreate")  # one that was removed is made anew
-    assert len(clone.secret("valkey_password")) == 48
-    evolve(clone, NGEN="5")
 
 
 def test_a_second_clone_beside_it_is_a_farm_of_its_own(clone: ComposeClone) -> None:

@@ -1,4 +1,4 @@
-"""Whole evolutions: what a folder holds, own data and judges, and what a user may do wrong."""
+"""Whole evolutions: what a folder holds, and own data."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 import psutil
 import pytest
 from rules_server import RulesServer
-from run_folder import LOGS, ROOT, RunFolder, farm_up, finish, orchestrator, start, wait_until
+from run_folder import LOGS, RunFolder, farm_up, finish, start, wait_until
 
-from orchestrator import cli, console
+from orchestrator import console
 from orchestrator.evolve.resume import read_model
 from orchestrator.runs.folder import OutputFolder
 from tasks.gpu.model_files import model_hashes
@@ -23,33 +23,19 @@ CSV = """nr,part,q,gold
 2,dev,"Ann has 3 apples, and Bob has 5. How many have they together?",8
 1,held out,What is 2 times 2?,4
 """
-FUNCTION = """
-from pathlib import Path
-
-def judge(question, gold, answer):
-    if Path(__file__).with_name("broken").exists():
-        raise LookupError("the unit of the gold is unknown")
-    return gold in answer
-"""
-
-
-def write_questions(run: RunFolder, long: str = "") -> None:
-    """A CSV file of the user's own, as the data of a run of one generation of random vectors."""
-    path = run.folder / "questions.csv"
-    path.write_text(CSV.replace("{long}", long))
-    run.options |= {
-        "DATA_COLUMNS": "id=nr split=part question=q answer=gold context=", "DATA_PATH": str(path),
-        "TRAINING": "train", "VALIDATION": "dev", "TEST": "held out",
-        "OPTIMISER": "random", "POPULATION_SIZE": "2", "NGEN": "1",
-    }  # fmt: skip
 
 
 def test_a_run_on_own_questions_judged_by_their_numbers_stops_at_one_that_is_too_long_and_ends_when_told(
     run_folder: RunFolder,
 ) -> None:
     # Given a file of the user's own, with a question of more tokens than the target reads, and no judge to call
-    write_questions(run_folder, long="and so on " * 6_000)
-    run_folder.options["JUDGE"] = "exact_number"
+    path = run_folder.folder / "questions.csv"
+    path.write_text(CSV.replace("{long}", "and so on " * 6_000))
+    run_folder.options |= {
+        "DATA_COLUMNS": "id=nr split=part question=q answer=gold context=", "DATA_PATH": str(path),
+        "TRAINING": "train", "VALIDATION": "dev", "TEST": "held out", "JUDGE": "exact_number",
+        "OPTIMISER": "random", "POPULATION_SIZE": "2", "NGEN": "1",
+    }  # fmt: skip
     with farm_up(run_folder):
         # Then the run ends before anything is asked, and names the question and its length
         refused = run_folder.run()
@@ -71,27 +57,6 @@ def test_a_run_on_own_questions_judged_by_their_numbers_stops_at_one_that_is_too
         other = run_folder.run(TOO_LONG="drop", SHORTNESS_SCALE="77")
         assert (other.returncode, "CONFIG_SHORTNESS_SCALE" in other.stdout) == (console.WRONG, True), other.stdout
         assert before == (run_folder.result(), run_folder.answers())
-
-
-@pytest.mark.long
-def test_a_function_that_fails_parks_the_run_with_its_message_and_a_retry_finishes_it(
-    run_folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given a function of the user's own that cannot judge
-    write_questions(run_folder)
-    modules = run_folder.folder / "modules"
-    modules.mkdir()
-    (modules / "own_judge.py").write_text(FUNCTION)
-    (modules / "broken").touch()
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{modules}")
-    parked = run_folder.run(JUDGE="own_judge:judge")
-    assert parked.returncode == console.PARKED, parked.stdout
-    assert "the judge own_judge:judge failed: LookupError: the unit of the gold is unknown" in parked.stdout
-    # When it can, and the run is retried, then it ends, and the report names the judge
-    (modules / "broken").unlink()
-    done = orchestrator("retry", str(run_folder.output))
-    assert done.returncode == 0, done.stdout
-    assert "the function own_judge:judge" in (run_folder.output / "report.txt").read_text()
 
 
 SECRET = "sk-e2e-0123456789-never-printed"
@@ -130,43 +95,6 @@ def test_a_full_disk_parks_the_run(run_folder: RunFolder) -> None:
     assert not run_folder.farm.exists()
 
 
-def refused(run: RunFolder, capsys: pytest.CaptureFixture[str], **options: str) -> tuple[int, str]:
-    """The status of a start in this process, which has started no farm, and what was said."""
-    _, _, _, *arguments = run.command(**options)
-    status = cli.main(arguments)
-    assert not run.farm.exists()
-    return status, capsys.readouterr().err
-
-
-def test_what_cannot_be_started_is_told_and_nothing_is_changed(
-    run_folder: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    # every wrong option has a line
-    status, said = refused(run_folder, capsys, CXPB="2", MUTPB="x", NGEN="0")
-    assert status == console.WRONG
-    assert [line.split("CONFIG_")[1].split(":")[0] for line in said.splitlines()] == ["NGEN", "CXPB", "MUTPB"]
-    assert not run_folder.output.exists()
-    # a farm that is not there; it is connected to again and again, here not once more
-    monkeypatch.setattr("orchestrator.farm.connection.START_WAIT_S", 0.0)
-    status, said = refused(run_folder, capsys, FARM="redis://127.0.0.1:1/0")
-    assert (status, "no Redis or Valkey" in said) == (console.BROKEN, True), said
-    # a damaged state, which is left as it is
-    other = RunFolder(run_folder.folder / "other")
-    damaged = other.output / "evolution_state.json"
-    damaged.parent.mkdir(parents=True)
-    damaged.write_text('{"generation": 1')
-    status, said = refused(other, capsys)
-    assert (status, f"{other.output}/" in said, damaged.read_text()) == (console.WRONG, True, '{"generation": 1'), said
-
-
-@pytest.mark.parametrize(
-    "arguments", [(), ("dance",), ("evolve", "--config"), ("farm", "sideways"), ("evolve", "--config", "/nowhere/x")]
-)
-def test_wrong_arguments_end_with_1(arguments: tuple[str, ...]) -> None:
-    assert cli.main(arguments) == console.WRONG
-
-
 # Last, since another process of `pytest -n` makes the reference run meanwhile.
 FILES = {
     "config", "evolution_state.json", "deltas_current.json", "deltas_best.json", "processor.py", "processor_best.py",
@@ -182,7 +110,7 @@ def test_the_output_folder_holds_all_its_files(reference_run: RunFolder) -> None
     state = json.loads(reference_run.state())
     assert list(state) == ["generation", "population", "best_individual", "best_fitness", "rr_idx"]
     assert (state["generation"], len(state["population"])) == (2, 3)
-    history = reference_run.history()
+    history = [json.loads(line) for line in (output / "history.jsonl").read_text().splitlines()]
     assert [g["generation"] for g in history] == [0, 1]
     assert history[-1]["best_ever"] == state["best_fitness"] and history[0]["tokens"]["target"] > 0
     # The model is known by its hashes, also to the processor

@@ -10,24 +10,18 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
 import pytest
-import redis
-import yaml
-from kind_folders import MISSIONS, CollectionFolder, GuideFolder, ticket_rows
 from rules_server import RulesServer
-from run_folder import LOGS, RunFolder, farm_up, finish, orchestrator, process_of, wait_until
-from spec_checker import SpecChecker
+from run_folder import LOGS, CollectionFolder, RunFolder, farm_up, finish, orchestrator, process_of, wait_until
 
 from orchestrator import console
-from orchestrator.evolve.optimisers import OPTIMISERS
 from tasks.store.address import queues_url, store_url
 from tasks.store.client import connect
 from workers.embedded.valkey import socket_path
@@ -75,10 +69,8 @@ def wait_for_answers(run: RunFolder, process: subprocess.Popen[str], wanted: int
 @pytest.mark.parametrize("parts", KILLS, ids=lambda parts: "-".join(dict.fromkeys(parts)).replace(" ", "_"))
 def test_no_kill_of_a_process_changes_what_comes_out(pair: Pair, parts: Sequence[str]) -> None:
     calm, run = pair
-    with reading(run) as reads:
-        losses = kill_each(run, calm.answers(), parts)
+    losses = kill_each(run, calm.answers(), parts)
     check_equal(run, calm, losses)
-    assert all(reads) and (len(reads) > 100) == isinstance(run, GuideFolder)
 
 
 def check_equal(run: RunFolder, calm: RunFolder, losses: Sequence[tuple[float, float]] = ()) -> None:
@@ -136,59 +128,6 @@ def kill(run: RunFolder, process: subprocess.Popen[str], part: str) -> subproces
             with suppress(psutil.NoSuchProcess):  # it may have ended with another process just now
                 chosen.send_signal(signal.SIGKILL)
                 return process
-
-
-@contextmanager
-def reading(run: RunFolder) -> Iterator[list[bool]]:
-    """Read the guidance of a guided run without pause: whether it was whole each time, and at no earlier step."""
-    reads, ended, steps = list[bool](), threading.Event(), dict.fromkeys(MISSIONS, 0)
-
-    def read() -> None:
-        while isinstance(run, GuideFolder) and not ended.wait(0.002):
-            for name, path in zip(MISSIONS, run.guidance(), strict=True):
-                with suppress(FileNotFoundError):  # the run has not begun
-                    try:
-                        entry = json.loads(path.read_text())[name]
-                        reads.append(bool(entry["experiences"]) and entry["step"] >= steps[name])
-                        steps[name] = entry["step"]
-                    except (ValueError, KeyError):
-                        reads.append(False)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        yield reads
-    finally:
-        ended.set()
-        reader.join()
-
-
-@LONG
-@pytest.mark.parametrize("optimiser", [name for name in OPTIMISERS if name != "reflective"])
-def test_a_search_by_each_optimiser_goes_on_after_a_kill(tmp_path: Path, optimiser: str) -> None:
-    prompts = tmp_path / "prompts.yaml"
-    prompts.write_text('prompts: [{name: plain, text: ""}, {name: concise, text: "Be concise."}]')
-    options = {
-        "OPTIMISER": optimiser, "PROMPTS_PATH": str(prompts), "CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "zero",
-        "OBJECTIVE": "constrained", "POPULATION_SIZE": "4", "TEST": "17",
-    }  # fmt: skip
-    calm, killed = (RunFolder(tmp_path / which, options) for which in ("calm", "killed"))
-    try:
-        for run in (calm, killed):
-            run.folder.mkdir()
-        for file in ("evolution_state.json", "answers.json"):  # between a generation and its state; after the test
-            killed.kill_before_write(file)
-        for run in (calm, killed):
-            done = run.run()
-            assert done.returncode == 0, done.stdout
-        check_equal(killed, calm)
-        state = json.loads(calm.state())
-        assert (state["optimiser"], state["state"]["generation"]) == (optimiser, 2)
-        without = dict.fromkeys(("seconds", "tokens", "calls", "cost_usd", "evaluations"))
-        assert [line | without for line in killed.history()] == [line | without for line in calm.history()]
-    finally:
-        for run in (calm, killed):
-            run.clear()
 
 
 @LONG
@@ -265,20 +204,6 @@ def test_a_run_is_cancelled_deleted_and_started_again_and_has_one_owner(pair: Pa
     assert run.result() == calm.result()
 
 
-@LONG
-def test_a_run_waits_for_a_store_that_refuses(run_folder: RunFolder, reference_run: RunFolder) -> None:
-    process = run_folder.start()
-    wait_for_answers(run_folder, process, 3)
-    assert process.stdout is not None
-    with redis.Redis(unix_socket_path=str(socket_path(run_folder.farm))) as client:
-        client.config_set("maxmemory", "1")
-        assert any("the store refuses: OOM" in line for line in process.stdout)
-        client.config_set("maxmemory", "0")
-    done = finish(process)
-    assert done.returncode == 0, done.stdout
-    check_equal(run_folder, reference_run)
-
-
 def billed(run: RunFolder, rules: RulesServer) -> float:
     """The price in dollars of all answered calls, from the log of the endpoint."""
     prompt, completion = (1000, 0) if isinstance(run, CollectionFolder) else (100, 5)
@@ -308,17 +233,3 @@ def test_a_run_parks_at_its_budget_and_ends_when_it_is_raised(pair: Pair, rules:
     assert len(paid) == len({*paid})
     cost = json.loads(orchestrator("status", str(run.output), "--json").stdout)["cost_usd"]
     assert cost == pytest.approx(billed(run, rules), abs=1e-9)
-
-
-@LONG
-def test_all_that_a_guided_run_leaves_is_what_the_specification_makes_of_the_answers(
-    reference_guide: GuideFolder,
-) -> None:
-    settings = yaml.safe_load((reference_guide.output / "settings.yaml").read_text())
-    gates = set()
-    for name in MISSIONS:
-        folder = reference_guide.output / name
-        tickets = [row for row in ticket_rows() if row["mission"] == name]
-        assert SpecChecker(folder, name, settings, tickets).check() == []
-        gates |= {json.loads(line)["gate"] for line in (folder / "reflection.jsonl").read_text().splitlines()}
-    assert gates <= {"applied", "uplift", "probability", "false_pass"}, "each proposal came to its preview"

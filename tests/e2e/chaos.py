@@ -1,0 +1,388 @@
+"""`make chaos SEED=7 FAULTS=200`: small runs of the real thing under faults of nine kinds, one after another.
+
+Each run must end in the state of a run without faults, or park with a reason and end there after `orchestrator retry`;
+no answered call may be repeated more often than the faults explain, and no process may remain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import psutil
+import redis
+from figures import table, write
+from proxy import Proxy, running_proxy
+from rules_server import RulesServer, rules_server
+from run_folder import LOGS, ROOT, RunFolder, environment, process_of, until
+
+from workers.embedded.valkey import socket_path
+
+# Room for ten faults: small, but not so small that a run has ended after four.
+OPTIONS = {"POPULATION_SIZE": "4", "NGEN": "3"}
+TIMEOUTS = {
+    "WHETSTONE_TARGET_TIMEOUT_S": "30",
+    "WHETSTONE_OPENAI_TIMEOUT_S": "20",
+    "WHETSTONE_STAGE_TIMEOUT_S": "300",
+}
+LANES = 3  # runs at the same time: a run waits most of its time
+LONGEST_CHAOS_S = 5400.0  # no further run is started after it
+FAULTS_OF_A_RUN, MOST_CALLS_BETWEEN, MOST_SESSIONS = 10, 5, 25
+SHORTEST_S, LONGEST_S = 1.0, 12.0  # of the faults that last; after 10 s without its lease a task is delivered again
+HUNG_S = 120.0  # in which the farm must restart it
+FULL_S = 30.0  # in which the run must have failed to write
+SETTLE_S = 2.0  # in which the clients of the store connect again
+CALL_S = 360.0  # for the next answered call: longer than the timeouts of a run
+END_S, GONE_S = 600.0, 30.0
+PARKED, STATUSES = 3, (0, 1, 2, 3, -9)
+# How many calls in flight a fault can lose: a training set at the target, one call of each thread at the endpoint.
+IN_FLIGHT = dict(zip(LOGS, (3, 12), strict=True))
+READERS = ThreadPoolExecutor(32)  # of what sessions print
+
+
+class Fault(NamedTuple):
+    """`after` so many answered calls since the previous one, for `seconds` where its kind lasts."""
+
+    kind: str
+    victim: str
+    after: int
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} ({self.victim})"
+
+
+class Wrong(Exception):
+    """What a run must not do."""
+
+
+@dataclass
+class Subject(RunFolder):
+    """A run that faults happen to; every other one has an endpoint of its own behind a proxy."""
+
+    held: ExitStack = field(default_factory=ExitStack)
+    endpoint: tuple[RulesServer, Proxy] | None = None
+    faults: list[Fault] = field(default_factory=list)
+    sessions: int = 0
+    calls: int = 0
+    repeats: int = 0
+    problem: str = ""
+
+    def add_endpoint(self) -> None:
+        rules = self.held.enter_context(rules_server(self.folder / LOGS[1]))
+        proxy = self.held.enter_context(running_proxy(urlsplit(rules.url).port or 0))
+        self.endpoint = rules, proxy
+        self.options["OPENAI_BASE_URL"] = f"http://{proxy.address}/v1"
+
+    def own_endpoint(self) -> tuple[RulesServer, Proxy]:
+        """Raises: LookupError."""
+        if self.endpoint is None:
+            raise LookupError("the endpoint is the farm's")
+        return self.endpoint
+
+    def begin_session(self, *, retry: bool = False) -> None:
+        """The command, as a user would start it again, or `retry`."""
+        self.sessions += 1
+        again = [sys.executable, "-m", "orchestrator", "retry", str(self.output), "--plain"]
+        self.process = subprocess.Popen(
+            again if retry else self.command("--plain"), cwd=ROOT, env={**environment(), **TIMEOUTS},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        self.printed: Future[str] = READERS.submit(self.process.stdout.read)
+
+    @property
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    @property
+    def socket(self) -> Path:
+        return socket_path(self.farm)
+
+    def wait(self, seconds: float) -> None:
+        until(lambda: self.ended, seconds)
+
+    def victim(self, kind: str) -> psutil.Process:
+        """Raises: LookupError."""
+        found = psutil.Process(self.process.pid) if kind == "orchestrator" else process_of(self, kind)
+        if found is None or self.ended:
+            raise LookupError(kind)
+        return found
+
+    def close(self) -> None:
+        self.clear()
+        self.process.wait(30)
+        until(lambda: not self.processes(), 20)
+        self.held.close()
+        self.socket.unlink(missing_ok=True)
+
+
+def kill(run: Subject, fault: Fault) -> None:
+    run.victim(fault.victim).send_signal(signal.SIGTERM if fault.kind == "broker restart" else signal.SIGKILL)
+
+
+def stop(run: Subject, fault: Fault) -> None:
+    """A target that hangs is never continued: the farm must start another."""
+    victim = run.victim(fault.victim)
+    victim.suspend()
+    if fault.kind == "hung target":
+        until(lambda: not victim.is_running() or run.ended, HUNG_S)
+    else:
+        run.wait(fault.seconds)
+        if victim.is_running():
+            victim.resume()
+
+
+@contextmanager
+def moved_socket(run: Subject) -> Iterator[Path]:
+    """Within the block Valkey's socket is at the path that this gives, and its earlier connections are closed."""
+    hidden = run.folder.parent / f"{run.folder.name}.sock"
+    os.rename(run.socket, hidden)
+    try:
+        with suppress(redis.RedisError), redis.Redis(unix_socket_path=str(hidden), socket_timeout=5) as client:
+            for kind in ("normal", "pubsub"):
+                client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+        yield hidden
+    finally:
+        # A farm that ended meanwhile has removed the folder of the socket; a new Valkey has bound the path again.
+        if run.socket.parent.is_dir() and not run.socket.exists():
+            os.rename(hidden, run.socket)
+        hidden.unlink(missing_ok=True)
+
+
+def cut(run: Subject, fault: Fault) -> None:
+    if fault.victim == "valkey":
+        with moved_socket(run):
+            run.wait(fault.seconds)
+        return
+    _, proxy = run.own_endpoint()
+    proxy.cut()
+    run.wait(fault.seconds)
+    proxy.is_cut = False
+
+
+def fall_silent(run: Subject, fault: Fault) -> None:
+    """The connections that are open stay open until the run ends, and nothing comes through them; new ones do."""
+    if fault.victim == "endpoint":
+        _, proxy = run.own_endpoint()
+        proxy.silence()
+        return
+    with moved_socket(run) as hidden:
+        proxy = run.held.enter_context(running_proxy(hidden, run.socket))
+        run.wait(SETTLE_S)
+        proxy.silence()
+        run.socket.unlink(missing_ok=True)
+
+
+def fill_disk(run: Subject, fault: Fault) -> None:
+    """The files of a process cannot grow: those of the run until it has ended, those of the store for a while."""
+    victim = run.victim(fault.victim)
+    before = victim.rlimit(psutil.RLIMIT_FSIZE)
+    victim.rlimit(psutil.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    run.wait(FULL_S if fault.victim == "orchestrator" else fault.seconds)
+    with suppress(psutil.Error):
+        victim.rlimit(psutil.RLIMIT_FSIZE, before)
+
+
+def refuse(run: Subject, fault: Fault) -> None:
+    """Valkey refuses writes for want of memory."""
+    with redis.Redis(unix_socket_path=str(run.socket), socket_timeout=5) as client:
+        client.config_set("maxmemory", "1")
+        run.wait(fault.seconds)
+        client.config_set("maxmemory", "0")
+
+
+def reply_wrongly(run: Subject, fault: Fault) -> None:
+    """Faulty replies of the endpoint, until one was sent."""
+    rules, _ = run.own_endpoint()
+    before = len(rules.calls())
+
+    def is_sent() -> bool:
+        return any(call["fault"] for call in rules.calls()[before:])
+
+    rules.fail(fault.victim)
+    until(lambda: is_sent() or run.ended, 60)
+    if not is_sent():
+        raise LookupError(fault.victim)
+
+
+class Kind(NamedTuple):
+    """How often it comes in comparison with the others, what it happens to, in turn, and how it is caused.
+
+    `cause` also ends the fault.  It raises LookupError when it did not happen.
+    """
+
+    share: int
+    victims: tuple[str, ...]
+    cause: Callable[[Subject, Fault], None]
+
+
+PROCESSES = ("gpu", "target", "openai", "endpoint", "supervisor")
+KINDS: Mapping[str, Kind] = {
+    "kill -9": Kind(9, ("orchestrator", "valkey", *PROCESSES, "cpu", "pool child"), kill),
+    "stop and continue": Kind(4, ("orchestrator", "valkey", *PROCESSES, "cpu"), stop),
+    "broker restart": Kind(2, ("valkey",), kill),
+    "connection cut": Kind(3, ("valkey", "endpoint"), cut),
+    "silent connection": Kind(2, ("valkey", "endpoint"), fall_silent),
+    "disk full": Kind(4, ("orchestrator", "valkey"), fill_disk),
+    "refusing store": Kind(2, ("valkey",), refuse),
+    "hung target": Kind(1, ("target",), stop),
+    "faulty replies": Kind(6, ("*:rate_limit:0.3:10", "*:500:5", "*:invalid_json:1"), reply_wrongly),
+}
+
+
+def drawn_faults(seed: int, wanted: int) -> list[Fault]:
+    """Faults of all kinds, in an order and at moments that the seed alone decides."""
+    rng = random.Random(f"chaos {seed}")
+    turns = {name: cycle(rng.sample(kind.victims, len(kind.victims))) for name, kind in KINDS.items()}
+    drawn: list[Fault] = []
+    while len(drawn) < wanted:
+        names = [name for name, kind in KINDS.items() for _ in range(kind.share)]
+        rng.shuffle(names)
+        for name in names:
+            after, seconds = rng.randint(1, MOST_CALLS_BETWEEN), round(rng.uniform(SHORTEST_S, LONGEST_S), 1)
+            drawn.append(Fault(name, next(turns[name]), after, seconds))
+    return drawn[:wanted]
+
+
+def is_caused(run: Subject, fault: Fault) -> bool:
+    """Whether it happened: the process may not be running, or the run may have ended first."""
+    try:
+        KINDS[fault.kind].cause(run, fault)
+    except (LookupError, psutil.Error, redis.RedisError, OSError):
+        return False
+    return True
+
+
+def disturb(run: Subject, queue: deque[Fault]) -> None:
+    """Fault after fault, until the run has ended.  A fault that does not happen becomes the last.  Raises: Wrong."""
+    run.begin_session()
+    seen = 0
+    while True:
+        if run.ended:
+            if not goes_on(run):
+                return
+            seen = run.answers()
+        elif len(run.faults) == FAULTS_OF_A_RUN or not queue:
+            if not until(lambda: run.ended, END_S):
+                raise Wrong(f"the run did not end within {END_S:.0f} s after its last fault")
+        else:
+            fault = queue.popleft()
+            wanted = seen + fault.after
+            if not until(lambda: run.answers() >= wanted or run.ended, CALL_S):  # noqa: B023
+                raise Wrong(f"nothing was answered for {CALL_S:.0f} s before {fault.name}")
+            (run.faults if is_caused(run, fault) else queue).append(fault)
+            seen = run.answers()
+
+
+def goes_on(run: Subject) -> bool:
+    """Start the next session if the run has not ended.  Raises: Wrong."""
+    status, printed = run.process.returncode, run.printed.result(30)
+    is_explained = status <= 0 or "\norchestrator: " in f"\n{printed}"
+    if "Traceback" in printed or status not in STATUSES or not is_explained or run.sessions == MOST_SESSIONS:
+        raise Wrong(f"session {run.sessions} ended with {status}:\n{printed}")
+    if not until(lambda: not run.processes(), GONE_S):
+        raise Wrong(f"processes remain: {run.processes()}")
+    if status:
+        run.begin_session(retry=status == PARKED)
+    return status != 0
+
+
+def check(run: Subject, reference: RunFolder) -> None:
+    """Raises: Wrong."""
+    if run.state() != reference.state():
+        raise Wrong("it ended in another state than the run without faults")
+    faults = len(run.faults)
+    for log in LOGS:
+        times = Counter(run.answered(log))
+        again = times - (Counter(times.keys()) | Counter(reference.answered(log)))
+        run.calls += times.total()
+        run.repeats += again.total()
+        if max(again.values(), default=0) > faults or again.total() > faults * IN_FLIGHT[log]:
+            raise Wrong(f"{log}: more repeated calls than {faults} faults explain: {again}")
+
+
+def go(run: Subject, queue: deque[Fault], reference: RunFolder) -> Subject:
+    """A whole run; its folder stays when it was not as it must be."""
+    try:
+        disturb(run, queue)
+        check(run, reference)
+    except Wrong as wrong:
+        run.problem = str(wrong)
+    finally:
+        run.close()
+    names = ", ".join(fault.name for fault in run.faults)
+    print(f"{run.folder.name}: {run.sessions} sessions, {run.problem or 'as it must be'}; faults: {names}", flush=True)
+    if not run.problem:
+        shutil.rmtree(run.folder, ignore_errors=True)
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, default=7, help="decides which faults happen, to which process and when")
+    parser.add_argument("--faults", type=int, default=200)
+    options = parser.parse_args()
+    drawn = drawn_faults(options.seed, options.faults)
+    folder, started = Path(tempfile.mkdtemp(prefix="chaos-")), time.monotonic()
+
+    def stop_now(number: int, _: object) -> None:
+        RunFolder(folder).clear()
+        os._exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop_now)
+    reference = RunFolder(folder / "reference", dict(OPTIONS))
+    reference.folder.mkdir()
+    done = reference.run()
+    if done.returncode:
+        sys.exit(f"the reference run failed:\n{done.stdout}")
+    print(f"the reference run took {time.monotonic() - started:.0f} s", flush=True)
+
+    def lane(which: int) -> list[Subject]:
+        queue, runs = deque(drawn[which::LANES]), list[Subject]()
+        while queue and time.monotonic() - started < LONGEST_CHAOS_S:
+            run = Subject(folder / f"run{which}-{len(runs)}", dict(OPTIONS))
+            run.folder.mkdir()
+            if len(runs) % 2 == which % 2:
+                run.add_endpoint()
+            runs.append(go(run, queue, reference))
+        return runs
+
+    with ThreadPoolExecutor(LANES) as pool:
+        runs = [run for done in pool.map(lane, range(LANES)) for run in done]
+    happened = Counter(fault.name for run in runs for fault in run.faults)
+    problems = [run.problem for run in runs if run.problem]
+    figures = {
+        "seed": options.seed, "wanted": options.faults, "faults": happened.total(), "runs": len(runs),
+        "as_undisturbed": len(runs) - len(problems), "sessions": sum(run.sessions for run in runs),
+        "calls": sum(run.calls for run in runs), "repeated": sum(run.repeats for run in runs),
+        "seconds": round(time.monotonic() - started),
+    }  # fmt: skip
+    print(table([*figures], [[*map(str, figures.values())]]))
+    write("chaos", {**figures, "faults_by_name": dict(happened), "problems": problems})
+    if problems or happened.total() < options.faults:
+        sys.exit(f"the folders of the failed runs are in {folder}")
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
