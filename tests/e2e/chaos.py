@@ -17,9 +17,9 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 import psutil
 import redis
 from figures import table, write
-from proxy import Proxy, running_proxy
+from proxy import Proxy, moved_socket, running_proxy
 from rules_server import RulesServer, rules_server
 from run_folder import LOGS, ROOT, RunFolder, environment, process_of, until
 
@@ -37,11 +37,7 @@ from workers.embedded.valkey import socket_path
 
 # Room for ten faults: small, but not so small that a run has ended after four.
 OPTIONS = {"POPULATION_SIZE": "4", "NGEN": "3"}
-TIMEOUTS = {
-    "WHETSTONE_TARGET_TIMEOUT_S": "30",
-    "WHETSTONE_OPENAI_TIMEOUT_S": "20",
-    "WHETSTONE_STAGE_TIMEOUT_S": "300",
-}
+TIMEOUTS = {f"WHETSTONE_{name}_TIMEOUT_S": s for name, s in (("TARGET", "30"), ("OPENAI", "20"), ("STAGE", "300"))}
 LANES = 3  # runs at the same time: a run waits most of its time
 LONGEST_CHAOS_S = 5400.0  # no further run is started after it
 FAULTS_OF_A_RUN, MOST_CALLS_BETWEEN, MOST_SESSIONS = 10, 5, 25
@@ -70,16 +66,12 @@ class Fault(NamedTuple):
         return f"{self.kind} ({self.victim})"
 
 
-class Wrong(Exception):
-    """What a run must not do."""
-
-
 @dataclass
 class Subject(RunFolder):
     """A run that faults happen to; every other one has an endpoint of its own behind a proxy."""
 
     held: ExitStack = field(default_factory=ExitStack)
-    endpoint: tuple[RulesServer, Proxy] | None = None
+    endpoint: tuple[RulesServer, Proxy] | tuple[()] = ()
     faults: list[Fault] = field(default_factory=list)
     sessions: int = 0
     calls: int = 0
@@ -91,12 +83,6 @@ class Subject(RunFolder):
         proxy = self.held.enter_context(running_proxy(urlsplit(rules.url).port or 0))
         self.endpoint = rules, proxy
         self.options["OPENAI_BASE_URL"] = f"http://{proxy.address}/v1"
-
-    def own_endpoint(self) -> tuple[RulesServer, Proxy]:
-        """Raises: LookupError."""
-        if self.endpoint is None:
-            raise LookupError("the endpoint is the farm's")
-        return self.endpoint
 
     def begin_session(self, *, retry: bool = False) -> None:
         """The command, as a user would start it again, or `retry`."""
@@ -116,6 +102,11 @@ class Subject(RunFolder):
     @property
     def socket(self) -> Path:
         return socket_path(self.farm)
+
+    @property
+    def hidden(self) -> Path:
+        """Where the socket is out of reach: a short path."""
+        return self.folder.parent / f"{self.folder.name}.sock"
 
     def wait(self, seconds: float) -> None:
         until(lambda: self.ended, seconds)
@@ -151,29 +142,12 @@ def stop(run: Subject, fault: Fault) -> None:
             victim.resume()
 
 
-@contextmanager
-def moved_socket(run: Subject) -> Iterator[Path]:
-    """Within the block Valkey's socket is at the path that this gives, and its earlier connections are closed."""
-    hidden = run.folder.parent / f"{run.folder.name}.sock"
-    os.rename(run.socket, hidden)
-    try:
-        with suppress(redis.RedisError), redis.Redis(unix_socket_path=str(hidden), socket_timeout=5) as client:
-            for kind in ("normal", "pubsub"):
-                client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
-        yield hidden
-    finally:
-        # A farm that ended meanwhile has removed the folder of the socket; a new Valkey has bound the path again.
-        if run.socket.parent.is_dir() and not run.socket.exists():
-            os.rename(hidden, run.socket)
-        hidden.unlink(missing_ok=True)
-
-
 def cut(run: Subject, fault: Fault) -> None:
     if fault.victim == "valkey":
-        with moved_socket(run):
+        with moved_socket(run.socket, run.hidden):
             run.wait(fault.seconds)
         return
-    _, proxy = run.own_endpoint()
+    _, proxy = run.endpoint
     proxy.cut()
     run.wait(fault.seconds)
     proxy.is_cut = False
@@ -182,11 +156,11 @@ def cut(run: Subject, fault: Fault) -> None:
 def fall_silent(run: Subject, fault: Fault) -> None:
     """The connections that are open stay open until the run ends, and nothing comes through them; new ones do."""
     if fault.victim == "endpoint":
-        _, proxy = run.own_endpoint()
+        _, proxy = run.endpoint
         proxy.silence()
         return
-    with moved_socket(run) as hidden:
-        proxy = run.held.enter_context(running_proxy(hidden, run.socket))
+    with moved_socket(run.socket, run.hidden):
+        proxy = run.held.enter_context(running_proxy(run.hidden, run.socket))
         run.wait(SETTLE_S)
         proxy.silence()
         run.socket.unlink(missing_ok=True)
@@ -212,7 +186,7 @@ def refuse(run: Subject, fault: Fault) -> None:
 
 def reply_wrongly(run: Subject, fault: Fault) -> None:
     """Faulty replies of the endpoint, until one was sent."""
-    rules, _ = run.own_endpoint()
+    rules, _ = run.endpoint
     before = len(rules.calls())
 
     def is_sent() -> bool:
@@ -264,16 +238,16 @@ def drawn_faults(seed: int, wanted: int) -> list[Fault]:
 
 
 def is_caused(run: Subject, fault: Fault) -> bool:
-    """Whether it happened: the process may not be running, or the run may have ended first."""
+    """Whether it happened: the run may have ended first, or have no such process or no endpoint of its own."""
     try:
         KINDS[fault.kind].cause(run, fault)
-    except (LookupError, psutil.Error, redis.RedisError, OSError):
+    except (LookupError, ValueError, psutil.Error, redis.RedisError, OSError):
         return False
     return True
 
 
 def disturb(run: Subject, queue: deque[Fault]) -> None:
-    """Fault after fault, until the run has ended.  A fault that does not happen becomes the last.  Raises: Wrong."""
+    """Fault after fault, until the run has ended.  A fault that does not happen becomes the last."""
     run.begin_session()
     seen = 0
     while True:
@@ -283,33 +257,32 @@ def disturb(run: Subject, queue: deque[Fault]) -> None:
             seen = run.answers()
         elif len(run.faults) == FAULTS_OF_A_RUN or not queue:
             if not until(lambda: run.ended, END_S):
-                raise Wrong(f"the run did not end within {END_S:.0f} s after its last fault")
+                raise AssertionError(f"the run did not end within {END_S:.0f} s after its last fault")
         else:
             fault = queue.popleft()
             wanted = seen + fault.after
             if not until(lambda: run.answers() >= wanted or run.ended, CALL_S):  # noqa: B023
-                raise Wrong(f"nothing was answered for {CALL_S:.0f} s before {fault.name}")
+                raise AssertionError(f"nothing was answered for {CALL_S:.0f} s before {fault.name}")
             (run.faults if is_caused(run, fault) else queue).append(fault)
             seen = run.answers()
 
 
 def goes_on(run: Subject) -> bool:
-    """Start the next session if the run has not ended.  Raises: Wrong."""
+    """Start the next session if the run has not ended."""
     status, printed = run.process.returncode, run.printed.result(30)
     is_explained = status <= 0 or "\norchestrator: " in f"\n{printed}"
     if "Traceback" in printed or status not in STATUSES or not is_explained or run.sessions == MOST_SESSIONS:
-        raise Wrong(f"session {run.sessions} ended with {status}:\n{printed}")
+        raise AssertionError(f"session {run.sessions} ended with {status}:\n{printed}")
     if not until(lambda: not run.processes(), GONE_S):
-        raise Wrong(f"processes remain: {run.processes()}")
+        raise AssertionError(f"processes remain: {run.processes()}")
     if status:
         run.begin_session(retry=status == PARKED)
     return status != 0
 
 
 def check(run: Subject, reference: RunFolder) -> None:
-    """Raises: Wrong."""
     if run.state() != reference.state():
-        raise Wrong("it ended in another state than the run without faults")
+        raise AssertionError("it ended in another state than the run without faults")
     faults = len(run.faults)
     for log in LOGS:
         times = Counter(run.answered(log))
@@ -317,7 +290,7 @@ def check(run: Subject, reference: RunFolder) -> None:
         run.calls += times.total()
         run.repeats += again.total()
         if max(again.values(), default=0) > faults or again.total() > faults * IN_FLIGHT[log]:
-            raise Wrong(f"{log}: more repeated calls than {faults} faults explain: {again}")
+            raise AssertionError(f"{log}: more repeated calls than {faults} faults explain: {again}")
 
 
 def go(run: Subject, queue: deque[Fault], reference: RunFolder) -> Subject:
@@ -325,12 +298,12 @@ def go(run: Subject, queue: deque[Fault], reference: RunFolder) -> Subject:
     try:
         disturb(run, queue)
         check(run, reference)
-    except Wrong as wrong:
+    except AssertionError as wrong:
         run.problem = str(wrong)
     finally:
         run.close()
-    names = ", ".join(fault.name for fault in run.faults)
-    print(f"{run.folder.name}: {run.sessions} sessions, {run.problem or 'as it must be'}; faults: {names}", flush=True)
+    faults = [fault.name for fault in run.faults]
+    print(f"{run.folder.name}: {run.sessions} sessions, {run.problem or 'as it must be'}; faults: {faults}", flush=True)
     if not run.problem:
         shutil.rmtree(run.folder, ignore_errors=True)
     return run
@@ -373,9 +346,8 @@ def main() -> None:
     problems = [run.problem for run in runs if run.problem]
     figures = {
         "seed": options.seed, "wanted": options.faults, "faults": happened.total(), "runs": len(runs),
-        "as_undisturbed": len(runs) - len(problems), "sessions": sum(run.sessions for run in runs),
-        "calls": sum(run.calls for run in runs), "repeated": sum(run.repeats for run in runs),
-        "seconds": round(time.monotonic() - started),
+        "sessions": sum(run.sessions for run in runs), "calls": sum(run.calls for run in runs),
+        "repeated": sum(run.repeats for run in runs), "seconds": round(time.monotonic() - started),
     }  # fmt: skip
     print(table([*figures], [[*map(str, figures.values())]]))
     write("chaos", {**figures, "faults_by_name": dict(happened), "problems": problems})

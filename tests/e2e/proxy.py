@@ -1,7 +1,8 @@
-"""A proxy that a test can cut, or silence."""
+"""A proxy that a test can cut or silence, and a socket out of reach."""
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import socketserver
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import redis
 from http_thread import http_server
 
 CHUNK = 65536
@@ -75,3 +77,19 @@ def running_proxy(behind: Path | int, front: Path | None = None) -> Iterator[Pro
         finally:
             proxy.ended.set()
             proxy.cut()
+
+
+@contextmanager
+def moved_socket(path: Path, hidden: Path) -> Iterator[None]:
+    """Within the block the socket of a Valkey is at another path, and its earlier connections are closed."""
+    os.rename(path, hidden)
+    try:
+        with suppress(redis.RedisError), redis.Redis(unix_socket_path=str(hidden), socket_timeout=5) as client:
+            for kind in ("normal", "pubsub"):
+                client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+        yield
+    finally:
+        # A farm that ended meanwhile has removed the folder of the socket; a new Valkey has bound the path again.
+        if path.parent.is_dir() and not path.exists():
+            os.rename(hidden, path)
+        hidden.unlink(missing_ok=True)
