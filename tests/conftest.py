@@ -8,10 +8,9 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Generator, Iterator
-from typing import Any
 
 import pytest
-from refusing_valkey import RefusingValkey
+from farm_bench import RefusingValkey
 
 from tasks.route.grading import Sandbox
 from tasks.store.address import store_url
@@ -40,23 +39,6 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the long files: with `pytest -n`, the short ones at the end fill the processes evenly."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONG_FOLDERS))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_report_to_serializable() -> Generator[None, Any, Any]:
-    """Escape what is not UTF-8 in a report: with `pytest -n` one process sends it to another."""
-    return escaped((yield))
-
-
-def escaped(value: Any) -> Any:
-    """The value with lone surrogates in its texts as escapes, at any depth."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {escaped(key): escaped(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(escaped(each) for each in value)
-    return value
 
 
 @pytest.fixture(scope="session")

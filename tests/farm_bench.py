@@ -1,17 +1,21 @@
 """A bench for tests of workers: a real Valkey, real worker processes, and functions that wait for events."""
 
 import os
+import resource
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import redis
 from celery import Celery
 
 from tasks.queues import QueueName
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.client import NO_WAITING
 from workers.app import VISIBILITY_VARIABLE, create_app
 from workers.embedded import valkey
 from workers.health import worker_answers
@@ -30,24 +34,112 @@ def until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
         pause.wait(0.02)
 
 
-class Bench:
+class RefusingValkey:
+    """A real Valkey on a private socket, which refuses writes inside the block of a method, as it happens in use."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.socket = folder, valkey.socket_path(folder)
+        self.url = valkey.redis_url(self.socket)
+        self.server = valkey.valkey_process(folder, self.socket, None)
+        self.broker: Any = redis.Redis(unix_socket_path=str(self.socket), decode_responses=True, retry=NO_WAITING)
+
+    def start(self) -> None:
+        self.server.start()
+        self.server.wait_ready(lambda: valkey.is_answering(self.socket), 20)
+
+    def close(self) -> None:
+        self.broker.close()
+        self.server.stop(2)
+        self.socket.unlink(missing_ok=True)
+
+    @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """The append-only file cannot grow: MISCONF."""
+        assert self.server.pid is not None
+        process = psutil.Process(self.server.pid)
+        process.rlimit(psutil.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        until(lambda: refuses(self.broker))
+        try:
+            yield
+        finally:
+            process.rlimit(psutil.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+    @contextmanager
+    def full_memory(self) -> Iterator[None]:
+        """`maxmemory` is less than what is stored: OOM."""
+        self.broker.config_set("maxmemory", "1")
+        until(lambda: refuses(self.broker))
+        try:
+            yield
+        finally:
+            self.broker.config_set("maxmemory", "0")
+
+    @contextmanager
+    def replica(self) -> Iterator[None]:
+        """After a failover to another server, and until one back: READONLY."""
+        self.broker.execute_command("REPLICAOF", "127.0.0.1", "1")
+        try:
+            yield
+        finally:
+            self.broker.execute_command("REPLICAOF", "NO", "ONE")
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Its socket is not where it was, and all connections are closed."""
+        hidden = self.socket.with_suffix(".away")
+        self.socket.rename(hidden)
+        away: Any = redis.Redis(unix_socket_path=str(hidden), retry=NO_WAITING)
+        away.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        try:
+            yield
+        finally:
+            hidden.rename(self.socket)
+
+    def silent(self) -> AbstractContextManager[None]:
+        """It is stopped: connections stay open, and nothing answers."""
+        return suspended(self.server.pid)
+
+    @property
+    def refusals(self) -> Mapping[str, Callable[[], object]]:
+        """By the words that a user reads."""
+        return {
+            "refuses: MISCONF": self.full_disk,
+            "refuses: OOM": self.full_memory,
+            "refuses: READONLY": self.replica,
+            "does not answer": self.away,
+        }
+
+
+@contextmanager
+def suspended(pid: int | None) -> Iterator[None]:
+    """Within the block the process stands still."""
+    process = psutil.Process(pid)
+    process.suspend()
+    try:
+        yield
+    finally:
+        process.resume()
+
+
+def refuses(client: redis.Redis) -> bool:
+    """Whether a write is refused."""
+    try:
+        client.set("probe", "x" * 100)
+    except redis.ResponseError:
+        return True
+    return False
+
+
+class Bench(RefusingValkey):
     """A Valkey, an application that sends to it, and the workers that a test starts."""
 
     def __init__(self, folder: Path, visibility_s: float = VISIBILITY_S, **environment: str) -> None:
-        self.folder = folder
-        self.socket = valkey.socket_path(folder)
-        self.url = valkey.redis_url(self.socket)
-        self.valkey = valkey.valkey_process(folder, self.socket, None)
+        super().__init__(folder)
         own = {ENVIRONMENT_VARIABLE: self.url, VISIBILITY_VARIABLE: str(visibility_s)}
         self.environment = {**os.environ, **own, **environment}
         self.app: Celery = create_app(self.environment)
         self.store = redis.Redis.from_url(store_url(self.url), decode_responses=True)
-        self.broker = redis.Redis(unix_socket_path=str(self.socket), decode_responses=True)
         self.workers: list[ChildProcess] = []
-
-    def start_valkey(self) -> None:
-        self.valkey.start()
-        self.valkey.wait_ready(lambda: valkey.is_answering(self.socket), 20)
 
     def start_worker(self, queue: QueueName, concurrency: int = 2, name: str = "", **environment: str) -> ChildProcess:
         """A worker that answers a ping; its default name is its queue's."""
@@ -90,5 +182,4 @@ class Bench:
     def close(self) -> None:
         for worker in self.workers:
             worker.stop(0)
-        self.valkey.stop(2)
-        valkey.socket_path(self.folder).unlink(missing_ok=True)
+        super().close()

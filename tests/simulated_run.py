@@ -1,12 +1,15 @@
-"""A driver that waits for a plan on a farm of real workers, whose stages are simulated."""
+"""A driver, and the command `orchestrator evolve`, on a farm of real workers whose stages are simulated."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
-
-from simulated_signals import signal_key
 
 from orchestrator.farm.connection import FarmConnection, make_sender
 from orchestrator.farm.dispatcher import Dispatcher
@@ -18,6 +21,8 @@ from tasks.store.client import connect
 from tasks.store.keys import content_hash
 from tasks.store.store import Store
 
+ROOT = Path(__file__).parents[1]
+COMMAND = [sys.executable, "-m", "orchestrator"]
 RUN = Run(
     "simulated", 1,
     Target(
@@ -29,6 +34,16 @@ RUN = Run(
 )  # fmt: skip
 MERGE = Merge("a", 0.5, "b", 0.5)
 PLAN = Plan("offspring", 1, tuple(Candidate(i, (0.0,) * 3, merge=MERGE, target=1) for i in range(3)))
+
+
+def signal_key(what: str, stage: str, node: str) -> str:
+    """The key of a signal: a test sets `hold` or `fail`, which a stage obeys.
+
+    With `vary` of the answers each, their lengths follow from the deltas, the cap of tokens cuts them, and one that the
+    store has is not generated again; scores follow from them.  With `thorough`, answers that are too short are wrong.
+    A stage counts how often it `began` and `ended`.
+    """
+    return f"test:{what}:{stage}:{node}"
 
 
 def request(label: str, task: str = "openai.compress", **arguments: Any) -> Request:
@@ -82,3 +97,24 @@ class Driver:
         self._closing.set()
         self._threads.shutdown()
         self.app.close()
+
+
+def evolve_command(url: str, output: Path, options: Mapping[str, str]) -> list[str]:
+    """A run on the farm at `url`: the embedded configuration with other options, by name."""
+    sets = [part for name, value in {"FARM": url, **options}.items() for part in ("--set", f"{name}={value}")]
+    config = str(ROOT / "configs" / "embedded.config")
+    return [*COMMAND, "evolve", "--config", config, "--output", str(output), *sets]
+
+
+def start_evolve(url: str, output: Path, options: Mapping[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        evolve_command(url, output, options), cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """Wait for the command's end. Returns: what it printed. Raises: AssertionError when it failed."""
+    printed, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, printed
+    return printed

@@ -17,7 +17,7 @@ import numpy as np
 from celery import shared_task
 from celery.signals import worker_init
 from redis import Redis
-from simulated_signals import signal_key
+from simulated_run import signal_key
 
 from tasks.objective import score_answers
 from tasks.plan import Phase, StageName
@@ -31,22 +31,22 @@ PAUSE_S = 0.02
 CLUSTERS = 12
 
 
+def is_set(stage: Stage, what: str) -> bool:
+    return bool(stage.store.redis.exists(signal_key(what, "answer", "each")))
+
+
 def answers(stage: Stage) -> dict[str, Any]:
     """An answer for each question, in the store as real ones are; of the length that `simulated_tokens` says."""
-    listed, new = [], 0
-    varies = stage.store.redis.exists(signal_key("vary", "answer", "each"))
-    reuses = stage.store.redis.exists(signal_key("reuse", "answer", "each"))
-    cap = stage.sampling.max_new_tokens if stage.store.redis.exists(signal_key("cut", "answer", "each")) else 10_000
-    seed = stage.sampling.seed
+    listed, new, varies, sampling = [], 0, is_set(stage, "vary"), stage.sampling
     for example in stage.examples():
-        key = "answer:" + content_hash(stage.deltas(), example.id, stage.system_prompt, seed, cap)
+        cap = sampling.max_new_tokens if varies else 10_000
         tokens = simulated_tokens(stage.deltas(), example.id, stage.system_prompt) if varies else 10
+        key = "answer:" + content_hash(stage.deltas(), example.id, stage.system_prompt, sampling.seed, cap)
         answer = Answer(example.id, f"It is {example.gold}.", min(tokens, cap), "stop", (), tokens < cap)
-        new += not (reuses and stage.store.shared(stage.run.id, [key]))
+        new += not (varies and stage.store.shared(stage.run.id, [key]))
         stage.store.put_shared(stage.run.id, key, dataclasses.asdict(answer))
-        listed.append(
-            {"key": key, "tokens": answer.tokens, "finish": answer.finish, "whole": answer.whole, "loop": False}
-        )
+        known = {"tokens": answer.tokens, "finish": answer.finish, "whole": answer.whole}
+        listed.append({"key": key, **known, "loop": False})
     return {"answers": listed, "generated": new}
 
 
@@ -65,7 +65,7 @@ def needed_tokens(example: str) -> float:
 def verdicts(stage: Stage) -> dict[str, Any]:
     """Every answer is right; a judge that is called strict finds the last one wrong, a thorough one those too short."""
     listed = []
-    is_thorough = stage.store.redis.exists(signal_key("thorough", "judge", "each"))
+    is_thorough = is_set(stage, "thorough")
     given = stage.need("answer")["answers"]
     for number, answer in enumerate(given, 1):
         is_correct = stage.run.judge.model != "strict" or number < len(given)
@@ -78,11 +78,8 @@ def verdicts(stage: Stage) -> dict[str, Any]:
 
 
 def score(stage: Stage) -> dict[str, Any]:
-    """0.5 or what the test has set, and half of that by a judge that is called strict.
-
-    Where lengths vary, the score is that of the answers.
-    """
-    if stage.store.redis.exists(signal_key("vary", "answer", "each")):
+    """That of the answers where lengths vary; 0.5 or what the test has set, and half of it by a strict judge."""
+    if is_set(stage, "vary"):
         lengths = [answer["tokens"] for answer in stage.need("answer")["answers"]]
         return dataclasses.asdict(score_answers(lengths, [True] * len(lengths), stage.run.objective))
     fitness = float(stage.store.redis.get(signal_key("fitness", "score", stage.node)) or 0.5)
@@ -110,15 +107,14 @@ def simulate(name: str, node: str, store: Redis) -> None:
     store.incr(signal_key("ended", name, node))
 
 
-def simulate_stage(name: StageName, stage: Stage) -> dict[str, Any]:
-    simulate(name, stage.node, stage.store.redis)
-    return OUTCOMES[name](stage)
-
-
 def define_stage(name: StageName) -> None:
+    def simulated(stage: Stage) -> dict[str, Any]:
+        simulate(name, stage.node, stage.store.redis)
+        return OUTCOMES[name](stage)
+
     @shared_task(name=STAGE_TASKS[name], base=StageTask)
     def task(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
-        run_stage(name, (run, plan, index, phase, attempt), lambda stage: simulate_stage(name, stage))
+        run_stage(name, (run, plan, index, phase, attempt), simulated)
 
 
 for stage_name in OUTCOMES:
@@ -129,9 +125,8 @@ def labelled(name: str, job: Job) -> dict[str, Any]:
     """A job that gives its label back."""
     spec = job.store.job_spec(job.run, job.key)
     assert spec is not None
-    label = spec.label
-    simulate(name, label, job.store.redis)
-    return {"label": label}
+    simulate(name, spec.label, job.store.redis)
+    return {"label": spec.label}
 
 
 def cluster(job: Job) -> dict[str, Any]:
@@ -163,10 +158,8 @@ def lengths(job: Job) -> dict[str, Any]:
     """A prompt has as many tokens as characters; where no test has set a context, all fit."""
     target = job.arguments["target"]
     limit = int(signal_text(job, "context", "lengths", "each") or 1_000_000) - target["sampling"]["max_new_tokens"]
-    sizes = {
-        row["id"]: len(target["system_prompt"] + row["context"] + row["question"]) for row in job.arguments["examples"]
-    }
-    return {"limit": limit, "lengths": {name: size for name, size in sizes.items() if size > limit}}
+    texts = {row["id"]: target["system_prompt"] + row["context"] + row["question"] for row in job.arguments["examples"]}
+    return {"limit": limit, "lengths": {name: len(text) for name, text in texts.items() if len(text) > limit}}
 
 
 def plot(job: Job) -> dict[str, Any]:
@@ -180,7 +173,7 @@ JOBS: Mapping[str, Callable[[Job], dict[str, Any]]] = {
     "cpu.plot": plot,
     "gpu.identity": lambda job: {
         "server": {"version": signal_text(job, "version", "server", "identity")},
-        "template": [note for note in [signal_text(job, "template", "server", "identity")] if note],
+        "template": [],
         "model": {"name": "simulated", "config": "c0", "tokenizer": "70"},
     },
     "gpu.lengths": lengths,

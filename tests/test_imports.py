@@ -1,12 +1,10 @@
-"""Which module imports which: no circles, each package only what lies below it, and nothing that is not installed."""
+"""What modules import: each package only what lies below it, and nothing that is not installed."""
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from graphlib import CycleError, TopologicalSorter
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -27,11 +25,9 @@ ELSEWHERE = ("orchestrator.flower_ext.", "workers.steering.plugin")
 """Modules that are imported only where an extra is installed, or in SGLang's environment."""
 
 
-def imported(module: str, *, everywhere: bool = False) -> set[str]:
-    """Our modules that this one imports when it is loaded; `everywhere`: also in functions and for types."""
-    tree = ast.parse(FILES[module].read_text())
-    found = names(ast.walk(tree) if everywhere else at_load(tree))
-    return {name for name in found if name in FILES} - {module}
+def imported(module: str) -> set[str]:
+    """Our modules that this one imports, also in functions and for types."""
+    return {name for name in names(ast.walk(ast.parse(FILES[module].read_text()))) if name in FILES} - {module}
 
 
 def names(nodes: Iterator[ast.AST]) -> Iterator[str]:
@@ -53,43 +49,19 @@ def at_load(tree: ast.AST, *without: type[ast.AST]) -> Iterator[ast.AST]:
             yield from at_load(node, *without)
 
 
-def circle(graph: Mapping[str, set[str]]) -> list[str]:
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        return list(error.args[1])
-    return []
-
-
-def room(module: str) -> str:
-    """The folder of a module, of tasks without the folders within; the module itself where it is in none."""
-    parts = FILES[module].relative_to(ROOT).parts[:-1]
-    return ".".join(parts[:2] if parts[0] == "tasks" else parts) if len(parts) > 1 else module
-
-
-def test_no_modules_or_rooms_import_each_other_in_a_circle() -> None:
-    modules = {module: imported(module) for module in FILES}
-    assert circle(modules) == []
-    rooms: dict[str, set[str]] = defaultdict(set)
-    for module, others in modules.items():
-        if not module.startswith("orchestrator"):
-            rooms[room(module)] |= {room(other) for other in others} - {room(module)}
-    assert circle(rooms) == []
-
-
 @pytest.mark.parametrize(
     ("package", "others"), [("tasks", ("orchestrator", "workers")), ("workers", ("orchestrator",))]
 )
 def test_a_package_imports_only_what_lies_below_it(package: str, others: tuple[str, ...]) -> None:
     modules = [module for module in FILES if module.split(".")[0] == package]
-    reached = {(module, other) for module in modules for other in imported(module, everywhere=True)}
+    reached = {(module, other) for module in modules for other in imported(module)}
     assert {pair for pair in reached if pair[1].startswith(others)} == set()
 
 
 def test_the_orchestrator_reaches_workers_through_its_farm_alone() -> None:
     """The steering package is no door to workers: an export holds a copy of it."""
     outside = [module for module in FILES if module.startswith("orchestrator") and ".farm." not in f"{module}."]
-    reached = {(module, other) for module in outside for other in imported(module, everywhere=True)}
+    reached = {(module, other) for module in outside for other in imported(module)}
     assert {pair for pair in reached if pair[1].startswith("workers") and pair[1] != "workers.steering"} == set()
 
 

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 from farm_bench import Bench
-from simulated_evolve import finish, start_evolve
-from simulated_run import Driver
-from simulated_signals import signal_key
+from simulated_run import Driver, finish, signal_key, start_evolve
 
 from tasks.store.store import Store
 from workers.queues import MODULES_VARIABLE
@@ -20,7 +18,7 @@ def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A Valkey and a worker for each queue, for all tests that kill none of them."""
     bench = simulated_bench(tmp_path_factory.mktemp("simulated"))
     try:
-        bench.start_valkey()
+        bench.start()
         for queue in ("gpu", "openai", "cpu"):
             bench.start_worker(queue)
         yield bench

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from farm_bench import Bench
-from simulated_signals import signal_key
+from simulated_run import signal_key
 
 from orchestrator.api import RunResults, open_run
 from tasks.judging.graders import UserFunction

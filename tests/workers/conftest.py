@@ -21,7 +21,7 @@ def bench(tmp_path: Path, module_environment: None, request: pytest.FixtureReque
     """A bench with a running Valkey; its visibility timeout is VISIBILITY_S, or the indirect parameter."""
     bench = Bench(tmp_path, getattr(request, "param", VISIBILITY_S))
     try:
-        bench.start_valkey()
+        bench.start()
         yield bench
     finally:
         bench.close()

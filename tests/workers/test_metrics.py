@@ -89,9 +89,9 @@ def test_the_exporter_outlives_a_restart_of_the_broker(bench: Bench) -> None:
         assert exporter.stdout is not None
         address = exporter.stdout.readline().split()[-1]
         assert is_up(address) == 1
-        bench.valkey.stop(2)
+        bench.server.stop(2)
         until(lambda: is_up(address) == 0)
-        bench.start_valkey()
+        bench.start()
         until(lambda: is_up(address) == 1)
         exporter.terminate()
 

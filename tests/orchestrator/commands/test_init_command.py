@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated_evolve import ROOT
+from simulated_run import ROOT
 
 from orchestrator.settings.kconfig import load_settings
 

@@ -15,9 +15,7 @@ from typing import Any
 
 import pytest
 from farm_bench import Bench, until
-from simulated_evolve import COMMAND, ROOT, evolve_command
-from simulated_run import Driver
-from simulated_signals import signal_key
+from simulated_run import COMMAND, ROOT, Driver, evolve_command, signal_key
 
 from orchestrator import console
 from orchestrator.runs.folder import run_file

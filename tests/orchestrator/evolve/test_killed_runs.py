@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 from farm_bench import Bench, until
-from simulated_evolve import finish, start_evolve
-from simulated_run import Driver
-from simulated_signals import signal_key
+from simulated_run import Driver, finish, signal_key, start_evolve
 
 from orchestrator.runs.folder import OutputFolder
 
@@ -39,8 +37,8 @@ Start = Callable[..., subprocess.Popen[str]]
 def begin(simulated_farm: Bench, driver: Driver, tmp_path: Path) -> Start:
     """Starts a run in the folder of a name, with these prompts in its file."""
     driver.store.redis.set(signal_key("context", "lengths", "each"), CONTEXT)
-    for what, stage in (("vary", "answer"), ("reuse", "answer"), ("cut", "answer"), ("thorough", "judge")):
-        driver.store.redis.set(signal_key(what, stage, "each"), 1)
+    for what in ("vary", "thorough"):
+        driver.set_signal(what, "answer", "each")
 
     def start(name: str, generations: int = GENERATIONS, prompts: Mapping[str, str] = PROMPTS) -> subprocess.Popen[str]:
         file = tmp_path / "prompts.yaml"

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from refusing_valkey import RefusingValkey
+from farm_bench import RefusingValkey
 
 from orchestrator.callbacks import Callbacks
 from orchestrator.farm import FarmUnavailable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from http.server import BaseHTTPRequestHandler
 
 import pytest
+from farm_bench import RefusingValkey
 from http_thread import http_server
-from refusing_valkey import RefusingValkey
 
 from orchestrator.farm.checks import (
     check_clock,

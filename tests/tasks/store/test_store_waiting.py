@@ -7,7 +7,7 @@ import time
 
 import pytest
 import redis
-from refusing_valkey import RefusingValkey
+from farm_bench import RefusingValkey
 
 from tasks.plan import Plan
 from tasks.store.address import store_url
@@ -72,7 +72,7 @@ def test_room_is_made_in_a_memory_that_is_full(refusing_valkey: RefusingValkey) 
     store.redis.set("whetstone:lock:a", "1", ex=600)
     before = store.retention.memory()[0]
     try:
-        refusing_valkey.admin.config_set("maxmemory", before - 100_000)
+        refusing_valkey.broker.config_set("maxmemory", before - 100_000)
         # when a command is refused, then it makes room itself, and nothing that is held is gone
         store.put_file("other", "data", b"x" * 1000)
         assert store.file("other", "data") == b"x" * 1000
@@ -80,5 +80,5 @@ def test_room_is_made_in_a_memory_that_is_full(refusing_valkey: RefusingValkey) 
         assert store.shared("other", [f"answer:{99:016x}"]) and store.redis.exists("whetstone:lock:a")
         assert lines == []
     finally:
-        refusing_valkey.admin.config_set("maxmemory", 0)
+        refusing_valkey.broker.config_set("maxmemory", 0)
         store.redis.flushall()

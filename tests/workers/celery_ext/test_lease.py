@@ -49,8 +49,8 @@ def test_running_tasks_survive_the_death_of_the_broker(bench: Bench) -> None:
     workers = [bench.start_worker("openai"), bench.start_worker("cpu")]
     results = [bench.app.send_task(f"{queue}.hold", (queue,)) for queue in ("openai", "cpu")]
     until(lambda: bench.began("openai") and bench.began("cpu"))
-    bench.valkey.stop(0)
-    bench.start_valkey()
+    bench.server.stop(0)
+    bench.start()
     # When the workers have connected again and more than two timeouts have passed
     back = time.time()
     until(lambda: bench.oldest_lease() > back + 2 * VISIBILITY_S + 1)

@@ -3,49 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
-import psutil
 import pytest
-from farm_bench import Bench, until
+from farm_bench import Bench, suspended, until
 
 from tasks.queues import QueueName
 from tasks.store.address import queues_url
 from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.app import create_app
-
-
-@contextmanager
-def out_of_memory(bench: Bench) -> Iterator[None]:
-    """Within the block the server refuses whatever takes memory."""
-    bench.broker.config_set("maxmemory", 1)
-    try:
-        yield
-    finally:
-        bench.broker.config_set("maxmemory", 0)
-
-
-@contextmanager
-def replica(bench: Bench) -> Iterator[None]:
-    """Within the block the server is a replica of one that is not there, and refuses all writes."""
-    bench.broker.execute_command("REPLICAOF", "127.0.0.1", "1")
-    try:
-        yield
-    finally:
-        bench.broker.execute_command("REPLICAOF", "NO", "ONE")
-
-
-@contextmanager
-def suspended(pid: int | None) -> Iterator[None]:
-    """Within the block the process stands still."""
-    process = psutil.Process(pid)
-    process.suspend()
-    try:
-        yield
-    finally:
-        process.resume()
 
 
 def logged(bench: Bench, name: str, text: str) -> int:
@@ -59,7 +27,7 @@ def test_a_task_whose_result_is_refused_is_given_back(bench: Bench, queue: Queue
     bench.store.set("task:wait", 1)
     bench.app.send_task(f"{queue}.write", ("task",))
     until(lambda: bench.began("task") == 1)
-    with out_of_memory(bench):
+    with bench.full_memory():
         bench.store.delete("task:wait")
         until(lambda: logged(bench, queue, "returns to its queue when its lease ends"), 20)
     # When there is room again, then it is done, nothing is held, and the worker takes the next one
@@ -73,7 +41,7 @@ def test_no_message_is_lost_to_a_worker_whose_writes_are_refused(bench: Bench) -
     bench.let_end("first", "second")
     bench.app.send_task("openai.hold", ("first",))
     # When the memory is full as a worker starts, then it stays, and works once there is room
-    with out_of_memory(bench):
+    with bench.full_memory():
         worker = bench.launch_worker("openai", 1)
         until(lambda: logged(bench, "openai", "the store refuses: OOM"), 20)
         assert (worker.alive, bench.began("first")) == (True, 0)
@@ -92,10 +60,7 @@ def test_no_message_is_lost_to_a_worker_whose_writes_are_refused(bench: Bench) -
 
 @pytest.mark.parametrize(
     ("disturbed", "said"),
-    [
-        (replica, "READONLY"),
-        (lambda bench: suspended(bench.valkey.pid), "was not refreshed: Timeout"),  # on a Unix socket
-    ],
+    [(Bench.replica, "READONLY"), (Bench.silent, "was not refreshed: Timeout")],
     ids=["replica", "still"],
 )
 def test_a_worker_outlives_a_broker_that_becomes_a_replica_or_stands_still(
