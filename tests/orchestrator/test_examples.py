@@ -48,8 +48,7 @@ def test_the_quickstart_is_followed_and_a_fork_computes_nothing_that_it_has_meas
     config = folder / "examples" / "small.config"
     config.write_text(config.read_text().replace('FARM="embedded"', f'FARM="{simulated_farm.url}"'))
     simulated_farm.empty_store()
-    for what in ("vary", "reuse"):
-        simulated_farm.store.set(signal_key(what, "answer", "each"), 1)
+    simulated_farm.store.set(signal_key("vary", "answer", "each"), 1)
     printed, origin = run_example("quickstart")
     best = [f"generation {g['generation']} of 2: best fitness {g['best_ever']:.4f}" for g in origin.generations]
     assert printed.splitlines()[:2] == best
