@@ -1,4 +1,4 @@
-"""A model that an embedded server loads at once, a bench's store, and the target host of a worker."""
+"""A bench's store, and the target host of a worker."""
 
 from __future__ import annotations
 
@@ -9,17 +9,11 @@ from pathlib import Path
 import pytest
 from answer_runs import own_store
 from farm_bench import Bench
-from small_model import make_small_model
 
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.sglang.host import LocalTargetHost
-
-
-@pytest.fixture(scope="session")
-def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_small_model(tmp_path_factory.mktemp("small"))
 
 
 @pytest.fixture

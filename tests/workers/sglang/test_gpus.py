@@ -43,31 +43,25 @@ def test_a_gpu_that_does_not_exist_is_an_error_that_names_the_variable(environme
         eligible(GPUS, environment)
 
 
-def test_workers_with_different_folders_for_temporary_files_claim_different_gpus(
+def test_a_gpu_has_one_worker_until_that_and_its_server_have_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Given a worker whose server holds the claim too
     monkeypatch.setattr("workers.sglang.gpus.HOST_FOLDER", tmp_path)
     first = claim(GPUS[:1])
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "other"))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    with pytest.raises(GpuUnavailable, match="in use by another worker"):
-        claim(GPUS[:1])
-    second = claim(GPUS)
-    assert (first.gpu.index, second.gpu.index) == (0, 1)
-    first.release()
-    second.release()
-
-
-def test_a_gpu_is_free_when_the_worker_and_its_server_have_ended(tmp_path: Path) -> None:
-    # Given a worker whose server holds the claim too
-    claimed = claim(GPUS[:1], tmp_path)
     waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    with subprocess.Popen(waits, stdin=subprocess.PIPE, pass_fds=(claimed.lock.fileno(),)):
-        # When the worker has ended and the server has not, then no other worker gets the GPU
-        claimed.release()
+    with subprocess.Popen(waits, stdin=subprocess.PIPE, pass_fds=(first.lock.fileno(),)):
+        # When another worker comes, which may have another folder for temporary files, then it gets the next GPU
+        monkeypatch.setenv("TMPDIR", str(tmp_path / "other"))
+        monkeypatch.setattr("tempfile.tempdir", None)
+        second = claim(GPUS)
+        assert (first.gpu.index, second.gpu.index) == (0, 1)
+        second.release()
+        # and none while the worker has ended and its server has not
+        first.release()
         with pytest.raises(GpuUnavailable, match=r"^GPU 0 of this machine is in use by another worker; WHETSTONE_GPU"):
-            claim(GPUS[:1], tmp_path)
-    claim(GPUS[:1], tmp_path).release()
+            claim(GPUS[:1])
+    claim(GPUS[:1]).release()
 
 
 def lives(pid: object) -> bool:
@@ -75,28 +69,6 @@ def lives(pid: object) -> bool:
         return psutil.Process(int(str(pid))).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def test_computing_waits_for_those_who_are_served_and_nobody_new_is_served() -> None:
-    card, order = Card(), list[str]()
-
-    def compute() -> None:
-        with card.computing(lambda: None):
-            order.append("computes")
-
-    def ask() -> None:
-        with card.serving():
-            order.append("served")
-
-    with ThreadPoolExecutor(2) as threads:
-        with card.serving():
-            computing = threads.submit(compute)
-            until(lambda: card.use == "computes")
-            ask()  # one who is served already may ask again, another thread may not
-            with pytest.raises(CardComputes):
-                threads.submit(ask).result(30)
-        computing.result(30)
-    assert (order, card.use) == (["served", "computes"], "")
 
 
 def test_one_that_computes_alone_waits_for_the_others_and_new_ones_wait_for_it() -> None:

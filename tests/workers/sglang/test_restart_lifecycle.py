@@ -1,4 +1,6 @@
-"""The lifecycle "restart": the server of each individual loads its generated processor.py, which steers its answers."""
+"""What is steered by a file, generated for a server or exported, is answered as by the deltas of a request."""
+
+from __future__ import annotations
 
 import dataclasses
 import importlib
@@ -11,6 +13,7 @@ import pytest
 import torch
 from answer_runs import embedded_target, evaluate, put_run
 from server_target import server_process
+from small_model import make_small_model
 from transformers import AutoModelForCausalLM
 
 from orchestrator.export.engines import TRANSFORMERS
@@ -22,11 +25,15 @@ from tasks.records import PROCESSOR_FILE
 from tasks.store.store import Store
 from workers.sglang.host import LocalTargetHost
 
-QUESTIONS = ("Sales were 12.", "The sky is blue.")
 END_TOKEN = 2
 END, ODD, EVEN = 0, 1, 2  # clusters: the end of the turn, and all other tokens by their id
 LABELS = np.where(np.arange(49152) % 2, ODD, EVEN)
 LABELS[END_TOKEN] = END
+
+
+@pytest.fixture(scope="module")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_small_model(tmp_path_factory.mktemp("small"))
 
 
 def test_where_sentences_end_the_end_of_a_turn_is_raised_alike_by_the_server_and_in_transformers(
@@ -38,37 +45,37 @@ def test_where_sentences_end_the_end_of_a_turn_is_raised_alike_by_the_server_and
     deltas, target = (20.0, 3.0, 0.0), embedded_target(small_model, dtype="float32")
     np.save(host.labels_folder() / f"{clustering}.npy", labels)
     write_labels(pack_labels(ends), f"{clustering}.ends", host.labels_folder())
-    by_cluster = {str(cluster): delta for cluster, delta in enumerate(deltas)}
     prompts = [(504 + n, 3575, 282) for n in range(12)]
-    plain = [GenerateRequest(prompt, 24, 0.0, 1.0, 1, (END_TOKEN,)) for prompt in prompts]
+    client = TargetClient(host.serve(target), 60, 4, host.api_key(target))
+
+    def by_request(after_sentence: bool) -> list[Generated]:
+        answers: dict[int, Generated] = {}
+        steered: dict[str, Any] = {"deltas": deltas, "clustering": clustering, "end_after_sentence": after_sentence}
+        asked = [GenerateRequest(prompt, 24, 0.0, 1.0, 1, (END_TOKEN,), **steered) for prompt in prompts]
+        client.generate_many(asked, answers.__setitem__)
+        return [answers[number] for number in range(len(prompts))]
+
+    def by_export(prompt: Sequence[int]) -> list[int]:
+        answer: list[int] = model.generate(
+            torch.tensor([prompt]), logits_processor=[made()], do_sample=False, max_new_tokens=24,
+            eos_token_id=END_TOKEN, pad_token_id=END_TOKEN,
+        )[0, len(prompt) :].tolist()  # fmt: skip
+        return answer[: answer.index(END_TOKEN)] if END_TOKEN in answer else answer
+
     # When the server answers by the requests' deltas, and transformers by an exported file
-    asked = [dataclasses.replace(one, deltas=deltas, clustering=clustering) for one in plain]
-    client, answers = TargetClient(host.serve(target), 60, 4, host.api_key(target)), dict[int, Generated]()
-    client.generate_many(
-        [dataclasses.replace(one, end_after_sentence=after) for after in (True, False) for one in asked],
-        answers.__setitem__,
-    )
-    by_request, anywhere = ([answers[half + n] for n in range(len(prompts))] for half in (0, len(prompts)))
-    (tmp_path / "steers_transformers.py").write_text(
-        render_file(TRANSFORMERS, by_cluster, labels, clustering, [], ends=ends)
-    )
+    by_cluster = {str(cluster): delta for cluster, delta in enumerate(deltas)}
+    file = render_file(TRANSFORMERS, by_cluster, labels, clustering, [], ends=ends)
+    (tmp_path / "steers_transformers.py").write_text(file)
     monkeypatch.syspath_prepend(str(tmp_path))
     made = importlib.import_module("steers_transformers").DeltaProcessor
     model: Any = AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32).eval()
-    by_export = [
-        model.generate(
-            torch.tensor([prompt]), logits_processor=[made()], do_sample=False, max_new_tokens=24,
-            eos_token_id=END_TOKEN, pad_token_id=END_TOKEN,
-        )[0, len(prompt) :].tolist()
-        for prompt in prompts
-    ]  # fmt: skip
+    answers = by_request(True)
     # Then the answers are the same, token for token
-    found = [list(answer.output_ids) for answer in by_request]
-    assert found == [answer[: answer.index(END_TOKEN)] if END_TOKEN in answer else answer for answer in by_export]
+    assert [list(answer.output_ids) for answer in answers] == [by_export(prompt) for prompt in prompts]
     # and those that ended did so after a sentence, which answers do not that may end anywhere
-    ended = [answer.output_ids for answer in by_request if answer.finish == "stop"]
-    assert len(ended) > 3 and all(ends_sentence(ends, answer) for answer in ended)
-    assert any(answer.finish == "stop" and not ends_sentence(ends, answer.output_ids) for answer in anywhere)
+    ended = [ends_sentence(ends, answer.output_ids) for answer in answers if answer.finish == "stop"]
+    assert len(ended) > 3 and all(ended)
+    assert not all(ends_sentence(ends, answer.output_ids) for answer in by_request(False) if answer.finish == "stop")
 
 
 def ends_sentence(ends: np.ndarray, answer: Sequence[int]) -> bool:
@@ -80,11 +87,11 @@ def test_an_individual_is_answered_by_a_server_with_its_own_file(
     store: Store, host: LocalTargetHost, small_model: Path
 ) -> None:
     # Given a run with the lifecycle "restart", and the same run on a resident server
+    questions = ("Sales were 12.", "The sky is blue.")
     for name, lifecycle in (("restarted", "restart"), ("resident", "resident")):
         target = embedded_target(small_model, lifecycle=lifecycle)
         sampling = dataclasses.replace(target.sampling, end_after_sentence=True)
-        target = dataclasses.replace(target, sampling=sampling)
-        put_run(store, name, target, LABELS, QUESTIONS)
+        put_run(store, name, dataclasses.replace(target, sampling=sampling), LABELS, questions)
     individual, plain = [9.0, 0.25, -0.25], [0.0, 0.0, 0.0]
     [from_file] = evaluate(host, store, "restarted", [individual])
     # Then its server has loaded the file of the individual
@@ -94,5 +101,5 @@ def test_an_individual_is_answered_by_a_server_with_its_own_file(
     by_request, unsteered = evaluate(host, store, "resident", [individual, plain])
     # And the file gives the answers that the request's deltas give, each generated for itself
     assert from_file.texts == by_request.texts != unsteered.texts
-    assert from_file.generated == by_request.generated == len(QUESTIONS)
+    assert from_file.generated == by_request.generated == len(questions)
     assert not set(from_file.keys) & set(by_request.keys)
