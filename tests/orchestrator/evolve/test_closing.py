@@ -103,9 +103,7 @@ def test_individuals_of_all_arms_and_as_many_random_vectors_enter_one_front(worl
     assert [(one.system_prompt, one.clustering) for one in drawn] == [
         *[("", "clusters of plain")] * 2, *[(PROMPT, "clusters of concise")] * 2
     ]  # fmt: skip
-    bound = world.settings.delta_bound
-    assert all(len(one.deltas) == 10 and max(map(abs, one.deltas)) <= bound for one in drawn)
-    assert all(one.deltas[9] == 0.0 for one in drawn)  # the cluster that no answer used is pinned
+    assert all(len(one.deltas) == 10 and one.deltas[9] == 0.0 for one in drawn)  # that no answer used is pinned
     # None is on the front; the best one is there to be compared with
     [best] = book.of_kind("random")
     answered = (measurement_of(world.measurer._answers(one)) for one in drawn)
@@ -129,7 +127,7 @@ def test_where_nothing_is_shown_the_plain_model_stays_and_the_first_member_is_na
 
 
 def test_the_order_is_on_disk_before_the_validation_set_and_the_test_set_is_asked_once_and_last(world: World) -> None:
-    book = world.conclude(world.book(), world.individual("g0_pop0", "concise", 2.0))
+    book = world.conclude(world.book(), individual := world.individual("g0_pop0", "concise", 2.0))
     assert book.order and world.order_when_validated
     assert all(order == book.order for order in world.order_when_validated)
     # The front is ordered by questions that no fitness has used
@@ -145,16 +143,10 @@ def test_the_order_is_on_disk_before_the_validation_set_and_the_test_set_is_aske
     assert book.test_uses == 1
     stop = book.system("first sentence")
     assert stop.system_prompt == "" and stop.deltas[0] > 100 and not any(stop.deltas[1:])
-
-
-def test_what_is_on_disk_is_not_done_again(world: World) -> None:
-    individual = world.individual("g0_pop0", "concise", 2.0)
-    book = world.conclude(world.book(), individual)
+    # What is on disk is not done again: it was written before the test set
     done = len(world.measurer.asked)
-    # given what was written before the test set
-    resumed = world.conclude(read_book(world.output), individual)
+    assert world.conclude(read_book(world.output), individual) == book
     assert [name for name, _ in world.measurer.asked[done:]] == ["test", "rivals"]
-    assert resumed == book
     # A whole book asks nothing more, and the same use of the test set counts once
     done = len(world.measurer.asked)
     assert world.conclude(book, individual).test_uses == 1 and len(world.measurer.asked) == done

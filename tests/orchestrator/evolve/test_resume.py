@@ -1,4 +1,4 @@
-"""A run that goes on: settings that may change, recorded once, and the target servers that it began with."""
+"""A run that goes on: settings that may change, and the target servers that it began with."""
 
 from __future__ import annotations
 
@@ -9,33 +9,12 @@ from pathlib import Path
 import pytest
 from simulated_measurer import evolve_settings
 
-from orchestrator.evolve.resume import (
-    SettingsChange,
-    check_resumable,
-    keep_servers,
-    read_changes,
-    record_change,
-    saved_settings,
-    unknown_servers,
-)
+from orchestrator.evolve.resume import check_resumable, keep_servers, saved_settings, unknown_servers
 from orchestrator.evolve.session import start_evolution
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import write_config
 from tasks.store.store import Store
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> OutputFolder:
-    return OutputFolder(tmp_path)
-
-
-def test_a_change_is_recorded_once_with_its_generation(output: OutputFolder) -> None:
-    after = evolve_settings(reflector_max_completion_tokens=8192, reflector_model="other", output_dir="x")
-    for _ in range(2):  # a start that is killed before it has written the settings is made again
-        record_change(output, evolve_settings(), after, 3)
-    options = {"REFLECTOR_MODEL": ["gpt-4o", "other"], "REFLECTOR_MAX_COMPLETION_TOKENS": ["2048", "8192"]}
-    assert read_changes(output) == [SettingsChange(3, options)]
 
 
 @pytest.mark.parametrize(
@@ -50,11 +29,11 @@ def test_a_change_is_recorded_once_with_its_generation(output: OutputFolder) -> 
     ],
 )
 def test_what_a_verdict_or_the_search_depends_on_may_not_change(
-    output: OutputFolder, change: dict[str, object], may_change: bool
+    tmp_path: Path, change: dict[str, object], may_change: bool
 ) -> None:
     # the judge of an external farm is another one, unless it is a rule
     judge = {"judge": "exact_number"} if "farm" in change else {}
-    write_config(evolve_settings(**judge), output.config)
+    write_config(evolve_settings(**judge), (output := OutputFolder(tmp_path)).config)
     with nullcontext() if may_change else pytest.raises(SettingsError, match=r"CONFIG_.*orchestrator retry"):
         check_resumable(output, evolve_settings(**judge, **change))
 
@@ -66,10 +45,8 @@ def test_a_run_whose_history_was_cut_does_not_go_on(finished_run: Path, tmp_path
         start_evolution(saved_settings(history.parent), fresh=False, plain=True)
 
 
-def test_a_server_that_answered_when_no_process_worked_on_the_run_is_unknown(
-    store: Store, output: OutputFolder
-) -> None:
-    keep_servers(output, [{"model": "own"}])
+def test_a_server_that_answered_when_no_process_worked_on_the_run_is_unknown(store: Store, tmp_path: Path) -> None:
+    keep_servers(output := OutputFolder(tmp_path), [{"model": "own"}])
     store.add_server("run", {"model": "own"})
     assert unknown_servers(output, store, "run") == []
     # When a task that was left in a queue is answered by another server

@@ -61,7 +61,6 @@ def test_financebench_has_no_splits_so_that_its_indices_count_all_rows() -> None
             {"validation": "0,1,3", "test": "dev"},
             ["CONFIG_VALIDATION: 2 rows are in the training set", "CONFIG_TEST: 1 rows are in the validation set"],
         ),
-        ({"test": "train"}, ["CONFIG_TEST: "]),
     ],
 )
 def test_everything_that_is_wrong_with_the_sets_is_said_at_once(

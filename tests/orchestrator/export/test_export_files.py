@@ -39,9 +39,6 @@ def test_each_file_explains_itself_where_its_engine_is_not_installed(tmp_path: P
     told = subprocess.run([sys.executable, "-I", "-S", str(file)], capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
     assert told.stdout.startswith(ast.get_docstring(tree, clean=False) or "?") and file.stem in told.stdout
-    # and what it does not understand is never a success
-    refused = subprocess.run([sys.executable, str(file), "--what"], capture_output=True, text=True, check=False)
-    assert (refused.returncode, refused.stdout) == (2, "")
     # and it imports its engine and the standard library only
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

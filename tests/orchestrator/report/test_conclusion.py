@@ -142,17 +142,15 @@ def searched(seed: int, evolved: Sequence[tuple[float, float]], drawn: Sequence[
         right = tuple(rng.random() < correct for _ in lengths)
         return Measurement(tuple(map(str, range(40))), tokens, right, (True,) * 40, (False,) * 40)
 
-    def asked(kind: SystemKind, truths: Sequence[tuple[float, float]]) -> list[System]:
-        found = [System(PLAIN if kind == "plain" else f"{kind} {index}", kind, "") for index in range(len(truths))]
-        return [
-            replace(one, training=answered(*truth, lengths[:40]), ordering=answered(*truth, lengths[40:]))
-            for one, truth in zip(found, truths, strict=True)
-        ]
+    def asked(name: str, kind: SystemKind, truth: tuple[float, float]) -> System:
+        sets = {"training": answered(*truth, lengths[:40]), "ordering": answered(*truth, lengths[40:])}
+        return System(name, kind, "", **sets)
 
-    known = [*asked("plain", KNOWN[:1]), *asked("vector", KNOWN[1:])]
+    known = [asked(PLAIN, "plain", KNOWN[0]), *(asked(f"vector {truth}", "vector", truth) for truth in KNOWN[1:])]
     points = [one.on("training").point for one in known]
     kept = list[System]()
-    for found in (asked("evolved", evolved), asked("random", drawn)):
+    for kind, truths in (("evolved", evolved), ("random", drawn)):
+        found = [asked(f"{kind} {index}", kind, truth) for index, truth in enumerate(truths)]
         chosen = additions([one.on("training").point for one in found], points, 4, least_correct(known[0]))
         kept += [found[index] for index in chosen]
     return Book(systems=(*known, *kept))

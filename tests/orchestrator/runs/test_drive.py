@@ -72,22 +72,17 @@ def test_a_run_that_parks_records_why_and_shows_each_error_once(
 def test_settings_with_which_a_run_is_refused_do_not_replace_those_that_it_has(
     tmp_path: Path, error: Exception
 ) -> None:
-    settings, progress, added = (tmp_path / name for name in ("settings", "progress", "added"))
+    settings, added = tmp_path / "settings", tmp_path / "added"
 
-    def start(error: Exception) -> None:
-        with pytest.raises(type(error)), restored_if_refused(settings, progress, added):
+    def start(error: Exception) -> tuple[str, bool]:
+        added.unlink(missing_ok=True)
+        with pytest.raises(type(error)), restored_if_refused(settings, added):
             settings.write_text("new")
             added.write_text("new")
-            progress.unlink(missing_ok=True)
             raise error
+        return settings.read_text(), added.exists()
 
-    start(error)  # a new run has no earlier ones
-    assert (settings.read_text(), added.read_text()) == ("new", "new")
-    # one that has them keeps them
+    assert start(error) == ("new", True)  # a new run has no earlier ones
     settings.write_text("old")
-    progress.write_text("half")
-    added.unlink()
-    start(error)
-    assert (settings.read_text(), progress.read_text(), added.exists()) == ("old", "half", False)
-    start(FarmLost("the farm has ended"))  # what ends it later leaves the new ones
-    assert (settings.read_text(), progress.exists(), added.exists()) == ("new", False, True)
+    assert start(error) == ("old", False)  # one that has them keeps them
+    assert start(FarmLost("the farm has ended")) == ("new", True)  # what ends it later leaves the new ones

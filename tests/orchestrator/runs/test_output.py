@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +16,6 @@ from orchestrator.runs.folder import (
     OutputError,
     OutputFolder,
     OutputNotWritable,
-    RunInUse,
     append_lines,
     load_lines,
     own_run_id,
@@ -59,23 +56,6 @@ def test_the_folder_of_another_user_is_refused_and_nothing_is_written_there() ->
         assert list((shared / "run").iterdir()) == []
         # But a folder of one's own in it is one's own
         OutputFolder(shared / "run" / "own").open()
-
-
-def test_a_run_is_set_aside_only_when_no_process_works_on_it(tmp_path: Path) -> None:
-    running, fresh = OutputFolder(tmp_path / "run"), OutputFolder(tmp_path / "run")
-    running.open()
-    running.run_id("evolve")
-    host = socket.gethostname()
-    with pytest.raises(RunInUse, match=rf"run is in use: process {os.getpid()} on host {host} \(since 20.*\) works"):
-        fresh.rotate()
-    assert not (tmp_path / "run.1").exists()
-    running.close()
-    (tmp_path / "run.1").mkdir()  # of an earlier time
-    assert fresh.rotate() == tmp_path / "run.2"
-    # Then the new folder is open, and nothing of the old one holds it
-    with pytest.raises(RunInUse):
-        running.open()
-    assert fresh.rotate() is None
 
 
 def test_a_folder_that_was_moved_keeps_its_run_and_a_copy_is_refused(tmp_path: Path) -> None:
