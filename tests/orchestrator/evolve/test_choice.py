@@ -9,7 +9,6 @@ from orchestrator.evolve import choice
 from orchestrator.evolve.choice import (
     Point,
     choose,
-    front,
     halve,
     hypervolume,
     hypervolume_gain,
@@ -118,12 +117,6 @@ def someone_passes(rng: np.random.Generator) -> bool:
 
 
 POINT = Point(80, 0.5)
-
-
-def test_the_front_has_what_no_other_beats_fewest_tokens_first() -> None:
-    points = [POINT, Point(100, 0.6), Point(40, 0.4), Point(40, 0.3), Point(90, 0.5), Point(20, 0.1), Point(40, 0.4)]
-    assert front(points) == [5, 2, 0, 1]
-    assert front([]) == []
 
 
 def test_the_hypervolume_is_the_area_of_the_steps_below_the_front() -> None:

@@ -42,14 +42,6 @@ def settle(folder: Path, content: str = CSV, **options: object) -> Settings:
     return evolve_settings(data_path=path, **{**OWN, **options})
 
 
-def test_financebench_has_no_splits_so_that_its_indices_count_all_rows() -> None:
-    options = {"data_path": "configs/data/sample.jsonl", "training": "0-1", "validation": "", "test": "47"}
-    chosen = choose_examples(evolve_settings(**options))
-    assert {which: [row.id for row in rows] for which, rows in chosen.items()} == {
-        "training": ["sample_id_00001", "sample_id_00002"], "validation": [], "test": ["sample_id_00048"],
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("sets", "problems"),
     [

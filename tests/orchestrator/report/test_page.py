@@ -56,18 +56,6 @@ def test_a_system_can_be_chosen_with_its_prompt_and_the_command_that_exports_it(
     assert "Answer in one sentence." in page.seen and "cut at 24 tokens" in page.seen
 
 
-def test_a_run_at_work_is_shown_as_far_as_it_is(folder: Path, tmp_path: Path) -> None:
-    work = write_reported(tmp_path / "work")
-    for name in ("report.json", "answers.json", "front.json"):
-        (work / name).unlink()
-    page = page_of(work)
-    assert page.systems.keys() == page_of(folder).systems.keys()
-    assert not any(one["is_winner"] for one in page.data[0]["systems"]) and "Answers before and after" not in page.seen
-    # and beside another run
-    both = page_of(work, folder)
-    assert len(both.data) == 2 and "run-1" in both.seen and "work-1" in both.seen
-
-
 def test_hostile_texts_stay_texts(folder: Path, tmp_path: Path) -> None:
     run = with_hostile_texts(folder, tmp_path / "run")
     measured = (run / "systems.json").read_text().replace(json.dumps(EVOLVED), json.dumps(HOSTILE))
@@ -100,10 +88,13 @@ def test_a_collection_has_its_pairs_and_its_wasted_tokens(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", ["evolve", "collect", "guide", "route"])
-def test_a_run_of_any_kind_has_a_page_from_its_beginning(tmp_path: Path, kind: str) -> None:
+def test_a_run_of_any_kind_has_a_page_from_its_beginning(folder: Path, tmp_path: Path, kind: str) -> None:
     (tmp_path / "run.json").write_text(json.dumps({"id": "young-1", "kind": kind, "folder": str(tmp_path)}))
     page = page_of(tmp_path)
     assert "young-1" in page.seen and "stopped: 0 of" in page.seen and page.systems == {}
+    # and beside another run
+    both = page_of(tmp_path, folder)
+    assert len(both.data) == 2 and "young-1" in both.seen and "run-1" in both.seen
 
 
 def test_passwords_in_settings_are_not_shown() -> None:
