@@ -16,7 +16,8 @@ from workers.queues import MODULES_VARIABLE
 @pytest.fixture(scope="session")
 def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A Valkey and a worker for each queue, for all tests that kill none of them."""
-    bench = simulated_bench(tmp_path_factory.mktemp("simulated"))
+    modules = {MODULES_VARIABLE: "simulated_stages", "PYTHONPATH": str(Path(__file__).parents[1])}
+    bench = Bench(tmp_path_factory.mktemp("simulated"), OPENAI_API_KEY="", **modules)
     try:
         bench.start()
         for queue in ("gpu", "openai", "cpu"):
@@ -43,11 +44,6 @@ def finished_run(simulated_farm: Bench, tmp_path_factory: pytest.TempPathFactory
     finish(start_evolve(simulated_farm.url, folder, {**FINISHED, "PROMPTS_PATH": str(prompts)}))
     simulated_farm.empty_store()  # the farm is shared, and its other tests expect no run of others
     return folder
-
-
-def simulated_bench(folder: Path, **environment: str) -> Bench:
-    here = {"OPENAI_API_KEY": "", MODULES_VARIABLE: "simulated_stages", "PYTHONPATH": str(Path(__file__).parents[1])}
-    return Bench(folder, **here, **environment)
 
 
 @pytest.fixture

@@ -91,12 +91,3 @@ def test_the_first_line_of_evolve_is_true_before_the_farm_has_answered(
     status, said = run("evolve", *config, *sets, "--plain")
     first, *_ = said.splitlines()
     assert status == console.BROKEN and all(one in first for one in known) and unknown not in first
-
-
-def test_a_guide_without_a_file_or_with_a_wrong_one_is_not_started(tmp_path: Path, run: Any) -> None:
-    status, said = run("guide")
-    assert status == console.WRONG and "--config" in said
-    (tmp_path / "guide.yaml").write_text("missions: {a/b: x}\nrunner: {epochs: 0}\n")
-    status, said = run("guide", "--config", tmp_path / "guide.yaml")
-    named = {line.split(": ")[1] for line in said.splitlines()}
-    assert status == console.WRONG and {"stage_a_paths", "runner.epochs", "missions.'a/b'"} <= named

@@ -57,6 +57,9 @@ def test_two_runs_are_compared_by_pairs_where_their_questions_are_the_same(tmp_p
     folders = write_reported(tmp_path / "one"), write_reported(tmp_path / "two", SHORTER)
     status, said = run("compare", *folders)
     assert status == 0 and "on the same 100 test questions" in said and "60 -> 58 of 100 correct" in said
+    # as a page, too
+    assert run("report", *folders, "--output", tmp_path / "both.html")[0] == 0
+    assert "against the winner of one-1" in (tmp_path / "both.html").read_text()
     (folders[1] / "questions.json").write_text('{"test": {"q0": "another"}}')
     assert "on the same" not in run("compare", *folders)[1]
 

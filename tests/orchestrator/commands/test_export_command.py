@@ -95,8 +95,3 @@ def test_what_cannot_be_exported_is_refused(
     before = sorted(tmp_path.iterdir())
     status, said = run("export", folder, "--to", target, *(one.replace("RUN", folder) for one in arguments))
     assert status == 1 and named in said and sorted(tmp_path.iterdir()) == before
-
-
-def test_a_collection_has_no_system(tmp_path: Path, run: Any) -> None:
-    status, said = run("export", write_run(tmp_path, kind="collect"), "--to", "vllm")
-    assert status == 1 and "a run of 'collect'" in said

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from farm_bench import Bench, until
+from farm_bench import Bench
 
-from orchestrator.farm.connection import control
 from tasks.store import keys
 from tasks.store.address import ENVIRONMENT_VARIABLE
 from tasks.store.ownership import Owner, RunLease
@@ -70,30 +67,6 @@ def test_the_doctor_looks_at_everything(on_farm: Run, tmp_path: Path, monkeypatc
     status, said = on_farm("doctor")
     assert status == 1 and "WRONG  broker" in said
     assert on_farm("farm", "workers")[0] == 2
-
-
-def test_the_farm_names_the_endpoint_that_its_workers_call(
-    monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-mine")
-    monkeypatch.setattr(control, "up", lambda spec: control.Farm(tmp_path, "unix://store", None, None, None))
-    changed = ("--set", f"FARM_DIR={tmp_path}", "--set", "OPENAI_BASE_URL=http://127.0.0.1:9/v1")
-    _, said = run("farm", "up", "--config", EMBEDDED, *changed)
-    assert "reflector, judge   http://127.0.0.1:9/v1\n" in said
-
-
-@pytest.mark.long
-def test_a_silent_worker_is_told_from_one_that_answers(on_farm: Run, simulated_farm: Bench) -> None:
-    stopped = simulated_farm.start_worker("cpu", name="stopped")
-    os.kill(stopped.pid or 0, signal.SIGSTOP)
-    try:
-        found = {name: worker["state"] for name, worker in workers(on_farm).items()}
-        assert found == {"cpu": "ready", "gpu": "ready", "openai": "ready", "stopped": "silent"}
-    finally:
-        os.kill(stopped.pid or 0, signal.SIGCONT)
-        stopped.ask_to_stop()
-        assert stopped.wait_end(10)
-    until(lambda: "stopped" not in workers(on_farm))
 
 
 def test_gc_shows_what_it_would_remove_removes_it_when_told_to_and_refuses_a_run_at_work(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,17 +24,16 @@ NOBODY = "http://127.0.0.1:9/v1"
 UNLIMITED = {"OPENAI_REQUESTS_PER_MINUTE": 100_000, "OPENAI_TOKENS_PER_MINUTE": 1_000_000_000}
 
 
+Verdicts = list[tuple[bool | None, int]]
+
+
 class Done(NamedTuple):
     status: int
-    out: str
+    verdicts: Verdicts
     err: str
 
-    @property
-    def verdicts(self) -> list[tuple[bool | None, int]]:
-        return verdicts(self.out)
 
-
-def verdicts(text: str) -> list[tuple[bool | None, int]]:
+def verdicts(text: str) -> Verdicts:
     rows = [json.loads(line) for line in text.splitlines()]
     assert all(set(row) == {"is_correct", "stage", "reasoning"} and row["reasoning"] for row in rows)
     return [(row["is_correct"], row["stage"]) for row in rows]
@@ -47,21 +45,20 @@ Judge = Callable[..., Done]
 @pytest.fixture
 def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Judge:
     """Run the command on these rows, with a key; settings given by name are those of its --config."""
-    for name in os.environ:
-        if name.startswith("OPENAI_"):
-            monkeypatch.delenv(name)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "k")
 
-    def run(rows: list[dict[str, str]], *options: object, **settings: str | int) -> Done:
+    def run(rows: list[Any], *options: object, **settings: str | int) -> Done:
         path = tmp_path / "rows.jsonl"
         path.write_text("\n".join(map(json.dumps, rows)))
         if settings:
-            settings = {**UNLIMITED, **settings}
             config = tmp_path / "judge.config"
-            config.write_text("".join(f"CONFIG_{name}={json.dumps(value)}\n" for name, value in settings.items()))
+            written = (f"CONFIG_{name}={json.dumps(value)}\n" for name, value in {**UNLIMITED, **settings}.items())
+            config.write_text("".join(written))
             options = (*options, "--config", config)
         status = main(["judge", str(path), *map(str, options)])
-        return Done(status, *capsys.readouterr())
+        out, err = capsys.readouterr()
+        return Done(status, verdicts(out), err)
 
     return run
 
@@ -85,7 +82,7 @@ def test_without_a_config_rules_judge_and_leave_open_what_they_must(
 def test_a_model_is_asked_once_for_equal_rows(judge: Judge, rules: RulesServer, tmp_path: Path) -> None:
     rows = [PROSE, WRONG, NUMBER, PROSE, PROSE, WRONG, EMPTY]
     done = judge(rows, "--output", tmp_path / "verdicts.jsonl", **rules.options)
-    assert (done.status, done.out) == (0, ""), done.err
+    assert (done.status, done.verdicts) == (0, []), done.err
     expected = [(True, 2), (False, 2), (True, 1), (True, 2), (True, 2), (False, 2), (False, 1)]
     assert verdicts((tmp_path / "verdicts.jsonl").read_text()) == expected
     assert len(rules.calls()) == 2
@@ -143,7 +140,7 @@ def test_wrong_options_and_malformed_rows_are_refused_before_anything_is_judged(
     output = tmp_path / "verdicts.jsonl"
     output.write_text("from before\n")
     done = judge([NUMBER, {"question": 1}, []], "--output", output)
-    assert (done.status, done.out, "line 2:" in done.err, "line 3:" in done.err) == (1, "", True, True)
+    assert (done.status, done.verdicts, "line 2:" in done.err, "line 3:" in done.err) == (1, [], True, True)
     assert output.read_text() == "from before\n"
     assert judge([NUMBER], "--output", tmp_path / "rows.jsonl").status == 1
     assert json.loads((tmp_path / "rows.jsonl").read_text()) == NUMBER
@@ -158,13 +155,13 @@ def test_numbers_alone_or_a_function_of_the_user_judge_without_an_endpoint(judge
         options = () if chosen else ("--judge", "exact_number")
         assert judge(rows, *options, **chosen).verdicts == [(True, 1), (False, 1), (False, 1)]
     refused = judge([*rows, PROSE], "--judge", "exact_number")
-    assert (refused.status, refused.out, "row 4" in refused.err) == (1, "", True)
+    assert (refused.status, refused.verdicts, "row 4" in refused.err) == (1, [], True)
     own = tmp_path / "own_judges.py"
     own.write_text('print("load")\ndef same(question, gold, answer):\n    print("judge")\n    return gold == answer\n')
     done = judge([PROSE, PROSE | {"answer": PROSE["gold"]}], "--judge", f"{own}:same")
     assert done.verdicts == [(False, 1), (True, 1)], done.err  # and nothing that it prints
     refused = judge([PROSE], "--judge", f"{own}:other")
-    assert (refused.status, refused.out) == (1, "") and f"{own}:other" in refused.err
+    assert (refused.status, refused.verdicts) == (1, []) and f"{own}:other" in refused.err
 
 
 def test_a_command_that_takes_long_says_how_far_it_is(

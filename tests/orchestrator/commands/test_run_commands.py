@@ -100,66 +100,12 @@ def test_what_failed_is_listed_and_retried_by_name_beside_the_waiting_run(termin
 
 
 @LONG
-def test_a_parked_run_goes_on_with_another_reflector_and_repeats_nothing(terminal: Terminal, driver: Driver) -> None:
-    # Given a run whose reflector's reply was cut
-    driver.set_signal("fail", "reflect", CHILDREN[0])
-    status, said = terminal.run(*terminal.evolve)
-    assert status == console.PARKED, said
-    judged = {node: driver.began("judge", node) for node in (FIRST, "g0_child0_pre", CHILDREN[1])}
-    # When it goes on with another model, then nothing that was judged is judged again, and the change is recorded
-    driver.clear_signal("fail", "reflect", CHILDREN[0])
-    status, said = terminal.on_run("retry", "--set", "REFLECTOR_MODEL=larger")
-    assert status == 0, said
-    assert {node: driver.began("judge", node) for node in judged} == judged
-    assert terminal.lines("history.jsonl")[0]["settings_changed"] == {"REFLECTOR_MODEL": "larger"}
-    # And it holds none of its answers and verdicts any more: they expire
-    kinds = ("answer", "verdict", "clustering")
-    shared = [key for kind in kinds for key in driver.store.redis.scan_iter(match=f"whetstone:{kind}:*")]
-    assert shared and all(driver.store.redis.ttl(key) > 0 for key in shared)
-    # But what would make it another run is refused
-    status, said = terminal.on_run("retry", "--set", "SEED=7", "--set", "JUDGE_MODEL=strict")
-    assert (status, "CONFIG_SEED" in said, "CONFIG_JUDGE_MODEL" in said) == (1, True, True)
-    # When all of that has expired, and the run goes on for another generation, then what is needed is made again
-    driver.store.redis.delete(*shared)
-    status, said = terminal.on_run("retry", "--set", "NGEN=3")
-    assert (status, len(terminal.lines("history.jsonl"))) == (0, 3), said
-    [clustering] = driver.store.redis.scan_iter(match="whetstone:clustering:*")
-    assert driver.store.redis.hexists(clustering, "labels")
-
-
-@LONG
-def test_a_parked_run_refuses_another_target_server(terminal: Terminal, driver: Driver) -> None:
-    # Given a run that parked in generation 1
-    version = signal_key("version", "server", "identity")
-    driver.store.redis.set(version, "1.0")
-    driver.set_signal("fail", "reflect", "g1_child0_mut")
-    status, said = terminal.run(*terminal.evolve)
-    assert status == console.PARKED, said
-    # What another server has answered since then is computed again
-    driver.store.add_server(run_file(terminal.output)["id"], {"version": "1.1"})
-    status, said = terminal.on_run("retry")
-    assert status == console.PARKED and "a server that is not the run's has answered" in said, said
-    kept = {name: (terminal.output / name).read_bytes() for name in ("config", "servers.json", "evolution_state.json")}
-    driver.clear_signal("fail", "reflect", "g1_child0_mut")
-    judged = driver.began("judge", "g1_child1_pre")
-    # When another server answers, then it is refused, both are named, and nothing is asked or changed
-    driver.store.redis.set(version, "2.0")
-    status, said = terminal.on_run("retry", "--set", "TARGET_CONCURRENCY=61")
-    assert status == 1 and "CONFIG_SGLANG_COMMAND" in said and "version '1.0' is now '2.0'" in said, said
-    assert kept == {name: (terminal.output / name).read_bytes() for name in kept}
-    assert not (terminal.output / "settings_changes.json").exists()
-    assert driver.began("judge", "g1_child1_pre") == judged
-    # When it is as before, then the run goes on, and keeps which server answered
-    driver.store.redis.set(version, "1.0")
-    status, said = terminal.on_run("retry")
-    assert (status, terminal.file("servers.json")["servers"]) == (0, [{"version": "1.0"}]), said
-
-
-@LONG
-def test_a_run_that_parks_in_a_later_generation_has_the_best_of_that_generation(
+def test_a_parked_run_has_its_best_refuses_another_server_and_goes_on_with_another_reflector(
     terminal: Terminal, driver: Driver
 ) -> None:
     # Given a run whose second generation parks after a mutation that was better than all before
+    version = signal_key("version", "server", "identity")
+    driver.store.redis.set(version, "1.0")
     driver.store.redis.set(signal_key("fitness", "score", "g1_child0_mut"), 0.75)
     driver.set_signal("fail", "reflect", "g1_child1_mut")
     status, said = terminal.run(*terminal.evolve)
@@ -169,19 +115,47 @@ def test_a_run_that_parks_in_a_later_generation_has_the_best_of_that_generation(
     assert (state["generation"], state["best_fitness"]) == (1, 0.5)
     assert 0.25 in terminal.file("deltas_best.json").values()
     assert "0.25," in (terminal.output / "processor_best.py").read_text()
-    # When it goes on, then the result is that of a run that did not park
-    driver.clear_signal("fail", "reflect", "g1_child1_mut")
+    # What another server has answered since then is computed again
+    driver.store.add_server(run_file(terminal.output)["id"], {"version": "1.1"})
     status, said = terminal.on_run("retry")
-    assert status == 0, said
+    assert status == console.PARKED and "a server that is not the run's has answered" in said, said
+    kept = {name: (terminal.output / name).read_bytes() for name in ("config", "servers.json", "evolution_state.json")}
+    driver.clear_signal("fail", "reflect", "g1_child1_mut")
+    judged = {node: driver.began("judge", node) for node in (FIRST, *CHILDREN, "g1_child0_mut", "g1_child1_pre")}
+    # When another server answers, then it is refused, both are named, and nothing is asked or changed
+    driver.store.redis.set(version, "2.0")
+    status, said = terminal.on_run("retry", "--set", "TARGET_CONCURRENCY=61")
+    assert status == 1 and "CONFIG_SGLANG_COMMAND" in said and "version '1.0' is now '2.0'" in said, said
+    assert kept == {name: (terminal.output / name).read_bytes() for name in kept}
+    assert not (terminal.output / "settings_changes.json").exists()
+    # When the server is as before and the reflector is another one, then nothing that was judged is judged again
+    driver.store.redis.set(version, "1.0")
+    status, said = terminal.on_run("retry", "--set", "REFLECTOR_MODEL=larger")
+    assert (status, terminal.file("servers.json")["servers"]) == (0, [{"version": "1.0"}]), said
+    assert {node: driver.began("judge", node) for node in judged} == judged
+    assert terminal.lines("history.jsonl")[1]["settings_changed"] == {"REFLECTOR_MODEL": "larger"}
+    # And the best deltas are those of the highest fitness, although the start wins
     state = terminal.file("evolution_state.json")
     assert (state["generation"], state["best_fitness"]) == (2, 0.75)
-    # And the best deltas are those of the highest fitness, although the start wins
     assert terminal.file("report.json")["winner"] == "plain" and 0.25 in terminal.file("deltas_best.json").values()
     # And each evaluation is kept once with its deltas: three individuals and two children, before and after mutation
-    kept = terminal.lines("individuals.jsonl")
-    assert len(kept) == len({one["node"] for one in kept}) == 2 * (3 + 2 * 2)
-    deltas = {one["node"]: sorted(one["deltas"].values()) for one in kept}
+    kept_once = terminal.lines("individuals.jsonl")
+    assert len(kept_once) == len({one["node"] for one in kept_once}) == 2 * (3 + 2 * 2)
+    deltas = {one["node"]: sorted(one["deltas"].values()) for one in kept_once}
     assert (deltas["g0_child0_pre"], deltas["g0_child0_mut"][-1]) == ([0.0] * 12, 0.25)
+    # And it holds none of its answers and verdicts any more: they expire
+    kinds = ("answer", "verdict", "clustering")
+    shared = [key for kind in kinds for key in driver.store.redis.scan_iter(match=f"whetstone:{kind}:*")]
+    assert shared and all(driver.store.redis.ttl(key) > 0 for key in shared)
+    # When all of that has expired, and the run goes on for another generation, then what is needed is made again
+    driver.store.redis.delete(*shared)
+    status, said = terminal.on_run("retry", "--set", "NGEN=3")
+    assert (status, len(terminal.lines("history.jsonl"))) == (0, 3), said
+    [clustering] = driver.store.redis.scan_iter(match="whetstone:clustering:*")
+    assert driver.store.redis.hexists(clustering, "labels")
+    # But what would make it another run is refused
+    status, said = terminal.on_run("retry", "--set", "SEED=7", "--set", "JUDGE_MODEL=strict")
+    assert (status, "CONFIG_SEED" in said, "CONFIG_JUDGE_MODEL" in said) == (1, True, True)
 
 
 def test_a_run_has_one_owner_whichever_folder_it_is_started_from(terminal: Terminal, driver: Driver, run: Any) -> None:

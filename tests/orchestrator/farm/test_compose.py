@@ -55,8 +55,8 @@ def farm(clone: Path) -> Iterator[subprocess.Popen[bytes]]:
         server.kill()
 
 
-def test_a_farm_that_is_up_is_found_with_its_password_and_settings_unless_another_is_named(
-    farm: object, clone: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_farm_is_found_with_its_password_and_settings_while_it_is_up_unless_another_is_named(
+    farm: subprocess.Popen[bytes], clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = compose_address(clone)
     assert address is not None and external_address("") == named_address(None) == address
@@ -65,18 +65,14 @@ def test_a_farm_that_is_up_is_found_with_its_password_and_settings_unless_anothe
         assert found.queues()
     settings = load_given(DEFAULT_CONFIG, (), None)
     assert (settings.farm, settings.output_dir) == ("external", Path("outputs/compose"))
+    with monkeypatch.context() as patch:
+        patch.setenv(ENVIRONMENT_VARIABLE, "redis://elsewhere/0")
+        assert external_address("") == named_address(None) == "redis://elsewhere/0"
     assert external_address("redis://configured/0") == "redis://configured/0"
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "redis://elsewhere/0")
-    assert external_address("") == named_address(None) == "redis://elsewhere/0"
-    (clone / ".config").write_text(EMBEDDED)
-    assert load_given(DEFAULT_CONFIG, (), None).farm == "embedded"
-
-
-def test_a_farm_that_is_down_is_none_also_where_it_left_its_socket(farm: subprocess.Popen[bytes], clone: Path) -> None:
+    # When it is down, then it is none, also where it left its socket
     farm.kill()
     farm.wait()
-    assert (clone / SOCKET).is_socket()
-    assert compose_address(clone) is None
+    assert (clone / SOCKET).is_socket() and compose_address(clone) is None
     with pytest.raises(SettingsError, match=r"\.config: cannot be read"):
         load_given(DEFAULT_CONFIG, (), None)
     # and commands that look at a farm take the one of the .config here before the embedded default

@@ -1,4 +1,4 @@
-"""The farm that a run uses: the endpoint of its workers, a store or a broker that refuses, a queue without workers."""
+"""The farm that a run uses: the endpoint of its workers, a store or a broker that refuses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from farm_bench import RefusingValkey
 
 from orchestrator.callbacks import Callbacks
 from orchestrator.farm import FarmUnavailable
-from orchestrator.farm import dispatcher as waiting_loop
 from orchestrator.farm.connection import connected, control, embedded_farm, farm_spec, make_sender, open_farm
-from orchestrator.farm.dispatcher import WorkerMonitor, unavailable_line
 from orchestrator.farm.work import send_chord, send_job
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.session import Driving
@@ -24,7 +22,7 @@ from orchestrator.settings.run import make_run
 from tasks.plan import Candidate
 from tasks.records import JobSpec
 from tasks.store.address import queues_url, store_url
-from tasks.store.client import StoreUnusable, Waiting, connect
+from tasks.store.client import Waiting, connect
 from tasks.store.store import Store
 
 ADDRESS = "OPENAI_BASE_URL=https://api.example/v1"
@@ -68,17 +66,6 @@ def test_a_store_that_refuses_for_too_long_parks_the_run(refusing_valkey: Refusi
     assert driving.ending.exit() == 3 and parked is not None and "refuses: OOM" in parked.reason
 
 
-def test_a_store_that_refuses_is_reported_while_the_run_only_reads(
-    refusing_valkey: RefusingValkey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(waiting_loop, "CHECK_EVERY_S", 0.0)
-    said = list[str]()
-    refused = pytest.raises(StoreUnusable, match="OOM")
-    with connected(refusing_valkey.url, Waiting(4.0, said.append)) as farm, refusing_valkey.full_memory(), refused:
-        WorkerMonitor(farm, said.append).look()
-    assert len(said) == 1 and "OOM" in said[0]
-
-
 def test_an_exported_key_does_not_turn_rules_into_a_paid_endpoint_which_needs_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -115,11 +102,3 @@ def test_a_farm_that_is_up_with_the_other_endpoint_is_refused_to_a_run_that_make
         pytest.fail("the farm was used")
     with open_farm(settings("JUDGE=exact_number", "OPTIMISER=random"), lambda line: None) as connection:
         assert connection.queues()
-
-
-def test_no_worker_is_missed_where_nothing_waits_or_one_is_ready() -> None:
-    refusing = {"worker": "gpu@there", "queue": "gpu", "state": "refusing", "why": "another model"}
-    assert unavailable_line("gpu", 0, []) == ""
-    assert unavailable_line("gpu", 3, [refusing, refusing | {"state": "ready"}]) == ""
-    assert "gpu@there: another model" in unavailable_line("gpu", 3, [refusing])
-    assert "start one with `python -m workers cpu`" in unavailable_line("cpu", 3, [refusing])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from orchestrator.runs.jobs import JOURNAL, Journal
 from tasks.plan import Candidate, Plan, stage_refs
 from tasks.records import Failure
 from tasks.store.client import RunTaken
-from tasks.store.keys import CANCELLED, PROGRESS
+from tasks.store.keys import CANCELLED
 
 PLAN = Plan("population", 0, (Candidate(0, (0.0,)), Candidate(1, (1.0,))))
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
@@ -99,15 +98,6 @@ def test_without_progress_the_run_parks(alone: Driver) -> None:
     with pytest.raises(Parked, match="no job has finished for 0 s"):
         list(scheduler.results())
     assert scheduler.attempt == earlier.attempt + 1
-
-
-def test_how_far_a_job_is_is_told_while_it_is_awaited(alone: Driver) -> None:
-    told: list[str] = []
-    scheduler, job = Scheduler(dispatcher(alone, 60, tick=told.append)), request("a/0")
-    step = {"stage": "write", "done": 2, "total": 3, "job": job.key}
-    alone.store.put_metadata(RUN.id, PROGRESS, json.dumps(step))
-    scheduler.result(job.key, job.spec, lambda: told and alone.store.put_shared(RUN.id, job.key, {}))
-    assert told and all("write 2 of 3" in line for line in told)
 
 
 def test_neither_a_spent_budget_nor_a_cancelled_run_is_waited_for(alone: Driver) -> None:
