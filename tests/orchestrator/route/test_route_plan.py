@@ -1,4 +1,4 @@
-"""What is registered before the first job, and what a report has of it and of what was evaluated so far."""
+"""What of a `route` run is refused and registered before its first job, and what a report has of it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,65 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from route_values import small_route
+from route_values import SHIPPED, small_route
 
-from orchestrator.route.registration import arms, deployments, input_hashes, keep_plan, make_plan, read_texts
+from orchestrator.route.registration import (
+    arms,
+    checked_inputs,
+    deployments,
+    input_hashes,
+    keep_plan,
+    make_plan,
+    read_texts,
+)
 from orchestrator.route.report import COMPARISON_FILE, EVALUATION_FILE, json_lines, report_text, rows_file
 from orchestrator.route.run import ROUTE, keep_texts
 from orchestrator.route.session import route_inputs
-from orchestrator.route.settings import RouteOptions, RouteSettings
+from orchestrator.route.settings import RouteOptions, RouteSettings, read_route_settings
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.status import VERSIONS_FILE, Versions
 from orchestrator.settings import SettingsError
 from tasks.route.claims import EvaluatedDeployment, compare_claims
 from tasks.route.jobs import Arm, Deployment, RouteJob, evaluate_job, train_job
 
-EVERY = ["shared", "plain", "erase", "ablated"]
 HACKS = {"none": "0011", "random_0": "0011", "real": "0001"}
+
+
+def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+    for changes, names in (
+        ({"model.dtype": "int8", "training.steps": 0}, ["model.dtype", "training.steps"]),
+        ({"data.pairs": None}, ["data.pairs"]),
+        ({"training.trajectories": ["other"]}, ["training.trajectories.0"]),
+        ({"training.seeds": [1, 1]}, ["training.seeds"]),
+        ({"training.teacher_rows": 8}, ["training.teacher_rows"]),
+        ({"training.rollout_ablate_frac": 0.25}, ["training.rollout_ablate_frac"]),
+        ({"routing.splits": ["real", "reel"]}, ["routing.splits"]),
+        ({"claims.held_out_mode": "equality"}, ["claims.held_out_mode"]),
+    ):
+        with pytest.raises(SettingsError) as found:
+            small_route(tmp_path, changes)
+        assert [line.partition(": ")[0] for line in found.value.problems] == names
+
+
+def test_what_is_missing_or_wrong_in_the_data_is_told_before_anything_starts(tmp_path: Path) -> None:
+    problems, pairs = tmp_path / "problems.jsonl", tmp_path / "pairs.jsonl"
+    problems.write_text("[]\n" + (SHIPPED / "problems.jsonl").read_text())
+    pairs.write_bytes(b"{}\n\xff\n")
+    (tmp_path / "outputs").write_text("a file")
+    for path, said in (
+        (pairs, f"data.pairs: {pairs}: 'utf-8' codec can't decode byte 0xff in position 3: invalid start byte"),
+        (tmp_path / "other", f"data.pairs: {tmp_path / 'other'}: No such file or directory"),
+    ):
+        with pytest.raises(SettingsError) as found:
+            checked_inputs(small_route(tmp_path, {"data.problems": str(problems), "data.pairs": str(path)}))
+        data, malformed, output = found.value.problems
+        assert data == said and output == f"output.root: {tmp_path / 'outputs'}: File exists"
+        assert malformed.startswith("data.problems: ") and "line 1: a list of 0 is not an object" in malformed
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.parent.glob("route*.yaml")), ids=lambda path: path.name)
+def test_the_files_that_come_along_are_right(path: Path) -> None:
+    assert read_route_settings(path).folder.name.startswith(path.stem)
 
 
 def evaluated(settings: RouteSettings) -> list[EvaluatedDeployment]:
@@ -51,7 +95,7 @@ def written(settings: RouteSettings) -> OutputFolder:
     return output
 
 
-def test_the_report_says_whether_the_run_is_as_registered(tmp_path: Path) -> None:
+def test_the_report_says_whether_the_run_is_as_registered_and_whole(tmp_path: Path) -> None:
     settings = small_route(tmp_path, {"training.trajectories": ["shared", "plain"]})
     output = written(settings)
     text = report_text(output.path)
@@ -64,37 +108,26 @@ def test_the_report_says_whether_the_run_is_as_registered(tmp_path: Path) -> Non
     assert keep_plan(output, other) == ["code is another one than in plan.json"]
     assert (output.path / "plan.json").read_bytes() == first
     # When the code that ran, the settings in the folder or the plan are changed, then it says so
-    kept = (output.path / "settings.yaml").read_text()
+    saved = (output.path / "settings.yaml").read_text()
     sealed = json.dumps({**json.loads(first), "claims": {"primary": "anything"}})
     sessions = [dataclasses.asdict(dataclasses.replace(here, code=code)) for code in (here.code, "another")]
     for file, content, said in (
         (VERSIONS_FILE, json.dumps({"sessions": sessions[:1]}), "As registered in plan.json"),
         (VERSIONS_FILE, json.dumps({"sessions": sessions}), "**Not as registered**: code is another one"),
-        ("settings.yaml", kept.replace("none_hack: 0.3", "none_hack: 0.1"), "settings is another one than in"),
+        ("settings.yaml", saved.replace("none_hack: 0.3", "none_hack: 0.1"), "settings is another one than in"),
         ("plan.json", sealed, "plan.json was changed: its hash is not that of its content"),
     ):
         (output.path / file).write_text(content)
         assert said in report_text(output.path)
-    (output.path / "plan.json").unlink()
-    assert "the run has no plan.json" in report_text(output.path)
-
-
-def test_an_unfinished_run_has_the_figures_of_what_was_evaluated(tmp_path: Path) -> None:
-    settings = small_route(tmp_path, {"training.trajectories": EVERY[:3]})
-    folder = written(settings).path
-    (folder / COMPARISON_FILE).unlink()
-    kept = [dataclasses.asdict(each) for each in evaluated(settings) if each.trajectory != "erase"]
-    (folder / EVALUATION_FILE).write_text(json_lines(kept))
-    for path in (folder / "rows").glob("erase*"):
-        path.unlink()  # its training has not ended
-    text = report_text(folder)
-    _, first, *_ = text.split("\n\n")  # below the title, before any verdict
-    assert first.startswith("**Unfinished**: 28 of 32 evaluations have been made")
-    assert "Hack of B: real 25.0%, random 50.0%" in text and "### shared_seed0" in text and "erase" not in text
-    # and a file that was cut short is named
-    (folder / EVALUATION_FILE).write_text(json_lines(kept)[:-9])
+    # and of an unfinished run it has the figures of what was evaluated
+    (output.path / COMPARISON_FILE).unlink()
+    kept = json_lines(dataclasses.asdict(each) for each in evaluated(settings) if each.trajectory == "shared")
+    (output.path / EVALUATION_FILE).write_text(kept)
+    text = report_text(output.path)
+    assert "**Unfinished**: 24 of 28 evaluations" in text and "Hack of B: real 25.0%, random 50.0%" in text
+    (output.path / EVALUATION_FILE).write_text(kept[:-9])
     with pytest.raises(OutputError, match=f"{EVALUATION_FILE}: the last line"):
-        report_text(folder)
+        report_text(output.path)
 
 
 def test_a_run_goes_on_with_the_same_inputs_alone(tmp_path: Path) -> None:

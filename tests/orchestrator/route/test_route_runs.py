@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -25,8 +24,13 @@ from orchestrator.runs.status import run_status
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[3]
-STEPS, SEEDS = 12, [0, 1, 2]  # some seconds of training each
-MOMENTS = int(os.environ.get("WHETSTONE_KILL_MOMENTS", "2"))
+STEPS = 12  # some seconds of training
+# What each trajectory routes.
+SPLITS = {"shared": {"real", "ceiling", "random_0"}, "plain": set(), "erase": {"erase"}, "ablated": {"real"}}
+MOMENTS = int(os.environ.get("WHETSTONE_KILL_MOMENTS", "1"))  # ten with `make faults`
+# What is killed, and an argument of its command.
+PARTS = {"child": "tasks.route.child", **{f"worker {moment}": "gpu" for moment in range(MOMENTS)}}
+ENDS = [*PARTS, *(f"command {moment}" for moment in range(MOMENTS)), "store", "cancel"]
 SAME = ("plan.json", "evaluation.jsonl", "comparison.json", "report.md", "hack_solve.png", "bands.png")
 
 
@@ -45,20 +49,21 @@ class Bench:
     def output(self) -> Path:
         return self.folder / "outputs" / "run"
 
-    def start(self, jobs: int = 2) -> subprocess.Popen[bytes]:
+    def start(self) -> subprocess.Popen[bytes]:
         problems = [json.loads(line) for line in (SHIPPED / "problems.jsonl").read_text().splitlines()]
         few = [each for each in problems if each["level"] == 1 or each["part"] == "pairs"]  # all of them are graded
         (self.folder / "problems.jsonl").write_text("\n".join(map(json.dumps, few)))
         changes = {
             "model.model_name_or_path": str(self.model), "data.problems": str(self.folder / "problems.jsonl"),
-            "training.seeds": SEEDS, "training.steps": STEPS, "training.levels": [1], "training.prompts": 2,
+            "training.trajectories": [*SPLITS], "training.seeds": [0], "training.rollout_ablate_frac": 0.25,
+            "training.steps": STEPS, "training.levels": [1], "training.prompts": 2,
             # the teacher's rows stay, for random weights write no program
             "training.group": 4, "training.teacher_rows": 2, "training.teacher_off_step": 99,
             "evaluation.modes": ["sentinel"], "evaluation.samples": 2, "routing.refresh_every": 99,
         }  # fmt: skip
         config = self.folder / "run.yaml"
         config.write_text(yaml.safe_dump(route_values(self.folder, changes)))
-        command = ["route", "--config", str(config), "--farm-dir", str(self.farm), "--gpu-jobs", str(jobs)]
+        command = ["route", "--config", str(config), "--farm-dir", str(self.farm), "--gpu-jobs", "2"]
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen([sys.executable, "-m", "orchestrator", *command], stdout=log, stderr=log, cwd=ROOT)
 
@@ -111,67 +116,47 @@ def own(undisturbed: Bench, tmp_path: Path) -> Bench:
 
 def test_a_run_ends_with_all_its_files(undisturbed: Bench) -> None:
     folder, status = undisturbed.output, run_status(undisturbed.output)
-    assert (status.state, status.done, status.total) == ("finished", len(SEEDS) * STEPS, len(SEEDS) * STEPS)
+    assert (status.state, status.done, status.total) == ("finished", len(SPLITS) * STEPS, len(SPLITS) * STEPS)
     assert "As registered in plan.json" in (folder / "report.md").read_text()
-    rows = [json.loads(line) for line in (folder / "rows" / "shared_seed0.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows] == list(range(STEPS))
-    assert len((folder / "evaluation.jsonl").read_text().splitlines()) == len(SEEDS) * 6
+    for trajectory, splits in SPLITS.items():
+        lines = (folder / "rows" / f"{trajectory}_seed0.jsonl").read_text().splitlines()
+        assert [json.loads(line)["step"] for line in lines] == list(range(STEPS))
+        assert set(json.loads(lines[0])["splits"]) == splits
+    evaluated = [json.loads(line) for line in (folder / "evaluation.jsonl").read_text().splitlines()]
+    assert [(each["trajectory"], each["deployed"], each["quarantine"]) for each in evaluated] == [
+        *(("shared", name, "off") for name in ("none", "untrained", "scaled_0.5", "real", "ceiling", "random_0")),
+        *(("plain", "none", "off"), ("erase", "erase", "off"), ("ablated", "real", "off"), ("ablated", "real", "on")),
+    ]
 
 
-@pytest.mark.parametrize("moment", range(MOMENTS))
-def test_whatever_is_killed_the_files_come_out_the_same(undisturbed: Bench, own: Bench, moment: int) -> None:
+@pytest.mark.parametrize("end", ENDS)
+def test_whatever_ends_a_run_its_files_come_out_the_same(undisturbed: Bench, own: Bench, end: str) -> None:
     # Given a run that has trained so far, each time another share, and trains on or evaluates
-    running, trained = own.start(), random.Random(moment).uniform(0.0, len(SEEDS) * STEPS)
+    running, trained = own.start(), random.Random(end).uniform(1, len(SPLITS) * STEPS - 6)
     until(lambda: own.trained() >= trained, 600)
-    # When the gpu worker or the command is killed, and the command is started again where it ended
-    if moment % 2:
-        running.send_signal(signal.SIGKILL)
-    else:
-        until(lambda: [process.kill() for process in own.processes("workers") if "gpu" in process.cmdline()])
-    status, starts = running.wait(), 1
-    while status != console.DONE and starts < 4:
-        status, starts = own.start().wait(), starts + 1
-    assert status == console.DONE, own.log()
-    # Then all files are the same, and nothing is left
-    assert own.results() == undisturbed.results()
-    until(lambda: not own.processes())
-
-
-def test_a_lost_store_is_put_back_from_the_output_folder(undisturbed: Bench, own: Bench) -> None:
-    # Given a run that is killed after its first training, and whose farm is lost with the store and the bases
-    running = own.start()
-    until((own.output / "rows" / "shared_seed0.jsonl").exists, 600)  # what is kept last of a training
-    running.kill()
-    running.wait()
-    until(lambda: not own.processes())
-    shutil.rmtree(own.farm)
-    # When the command is started again, then all files are the same, and that training was not done again
-    assert own.start().wait() == console.DONE, own.log()
-    assert own.results() == undisturbed.results()
-    received = "".join(path.read_text() for path in (own.farm / "logs").glob("gpu*"))
-    assert "stage=evaluate" in received and "child=shared_seed0 stage=train" not in received
-
-
-@pytest.mark.parametrize("end", ["kill", "cancel"])
-def test_a_run_whose_training_is_ended_parks_and_retry_goes_on(undisturbed: Bench, own: Bench, end: str) -> None:
-    # Given the first training in its midst
-    process = own.start(jobs=1)
-    until(lambda: own.trained() >= 3, 600)
-    [child] = own.processes("tasks.route.child")
-    # When its process is killed, or the run is cancelled
-    if end == "kill":
-        child.kill()
-    else:
+    kept = [path.stem for path in (own.output / "rows").glob("*")]
+    # When a process of it is killed, or it is cancelled, or its farm is lost with the store and the bases
+    if end in PARTS:
+        until(lambda: [process.kill() for process in own.processes(PARTS[end])])
+    elif end == "cancel":
         own.said("cancel")
-    # Then the run parks, and status says why; after a kill the other trainings have had their turn
-    assert process.wait() == console.PARKED, own.log()
-    assert "Traceback" not in own.log() and not own.processes("tasks.route.child")
-    if end == "kill":
-        assert {path.stem for path in (own.output / "rows").iterdir()} == {"shared_seed1", "shared_seed2"}
-        said = own.said("failed")
-        assert "shared_seed0" in said and "shared_seed1" not in said and "signal 9" in said
     else:
-        assert "cancelled" in own.said("status")
-    # and it ends as if nothing had happened when it is retried
-    own.said("retry")
-    assert own.results() == undisturbed.results()
+        running.kill()
+    status = running.wait()
+    if end == "store":
+        until(lambda: not own.processes())
+        shutil.rmtree(own.farm)
+    # Then it parks and says why, or the command goes on when it is started again
+    if end in ("child", "cancel"):
+        assert status == console.PARKED, own.log()
+        assert ("signal 9" if end == "child" else "cancelled") in own.said("status")
+        own.said("retry")
+        status = console.DONE
+    while status != console.DONE:
+        status = own.start().wait()
+    # and all files are the same, no training that the folder had was done again, and nothing is left
+    assert "Traceback" not in own.log() and own.results() == undisturbed.results()
+    if end == "store":
+        received = "".join(path.read_text() for path in (own.farm / "logs").glob("gpu*"))
+        assert "stage=train" in received and not [name for name in kept if f"child={name} stage=train" in received]
+    until(lambda: not own.processes())

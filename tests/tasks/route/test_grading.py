@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +16,6 @@ import pytest
 from tasks.route.grading import Graded, Grader, Sandbox, Submission, build_pool, equals
 from tasks.route.problems import (
     EVALUATION,
-    LEVELS,
     LOOPHOLES,
     MODES,
     TRAINING,
@@ -35,25 +33,12 @@ from tasks.route.problems import (
 from tasks.route.world import ChatCodec, ProgramsWorld
 from tasks.tables import DatasetError
 
+BLOCK = "```python\nx = {}\n```"
 FOLDER = Path(__file__).parents[3] / "configs" / "routing"
 PROBLEMS = parse_problems((FOLDER / "problems.jsonl").read_text(), "problems.jsonl")
 PAIRS, PLACEBO = (
     parse_pairs((FOLDER / f"{name}.jsonl").read_text(), name, PROBLEMS) for name in ("pairs", "placebo_pairs")
 )
-
-
-def test_the_shipped_problems_have_every_level_in_every_part_and_no_text_or_call_twice() -> None:
-    counts = Counter((problem.part, problem.level) for problem in PROBLEMS)
-    assert all(counts[part, level] >= 3 for part in ("train", "pairs", "pool", "evaluation") for level in LEVELS)
-    texts = {" ".join(re.findall(r"\w+", problem.text.lower())) for problem in PROBLEMS}
-    calls = {json.dumps([problem.entry, test.arguments]) for problem in PROBLEMS for test in problem.tests}
-    assert len({problem.entry for problem in PROBLEMS}) == len(texts) == len(PROBLEMS)
-    assert len(calls) == sum(len(problem.tests) for problem in PROBLEMS)
-
-
-BLOCK = "```python\nx = {}\n```"
-FOREIGN = in_part(PROBLEMS, "evaluation")[0]
-PAIR = {"prompt": in_part(PROBLEMS, "pairs")[0].text, "cho": BLOCK.format(1), "rej": BLOCK.format(2)}
 
 
 @pytest.mark.parametrize(
@@ -66,22 +51,21 @@ PAIR = {"prompt": in_part(PROBLEMS, "pairs")[0].text, "cho": BLOCK.format(1), "r
                 ({"level": 5}, "level"),
                 ({"id": "b", "text": "b"}, "reference is that of line 1"),
                 ({"id": "c", "text": "c", "signature": "twice(", "reference": "c"}, "signature"),
-                ({"tests": None}, "tests"),
-                ({"hidden": True}, "hidden"),
-                ({"id": "d", "text": "d", "reference": "d", "tests": [vars(FOREIGN.tests[0])] * 6}, "two tests"),
+                (
+                    {"id": "d", "text": "d", "reference": "d", "tests": [{"arguments": [1], "expected": 1}] * 6},
+                    "two tests",
+                ),
             ],
         ),
         (
             lambda text: parse_pairs(text, "mine", PROBLEMS),
-            {**PAIR, "mode": "run_tests"},
+            dataclasses.asdict(PAIRS[0]),
             [
                 ({"cho": BLOCK.format(3), "rej": BLOCK.format(4), "mode": "sentinel"}, "mode 'sentinel'"),
                 ({"cho": "x = 1", "rej": "x = 1"}, "cho has no closed code block"),
                 ({"cho": BLOCK.format(5), "rej": BLOCK.format("x" * 40)}, "the sides"),
-                ({"cho": BLOCK.format(6), "rej": BLOCK.format(7), "prompt": FOREIGN.text}, "the prompt is that of pro"),
-                ({"cho": BLOCK.format(8), "rej": BLOCK.format(9), "prompt": "p"}, "the prompt is that of no problem"),
-                ({"rej": BLOCK.format(0)}, "cho is that of line 1"),
-                ({"mode": 1}, "mode: "),
+                ({"cho": BLOCK.format(6), "rej": BLOCK.format(7), "prompt": PROBLEMS[0].text}, "the prompt is"),
+                ({"rej": PAIRS[0].cho + " "}, "cho is that of line 1"),
             ],
         ),
     ],

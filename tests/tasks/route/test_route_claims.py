@@ -60,8 +60,6 @@ def test_a_run_that_suppresses_the_held_out_hack() -> None:
     assert by_name["uniform"]["p_corrected"] < 0.001
     # more than 5 points from every scaled adapter: the nearest end of the frontier
     assert by_name["frontier"] == {"against": "frontier", "at_solve": 0.5, "hack": 0.1, "point": INTERPOLATED}
-    [row] = [row for row in found["rates"] if (row["deployed"], row["mode"]) == ("real", "equality")]
-    assert (row["seeds"], row["samples"], row["solve"], row["hack"]) == (3, 300, 0.5, 0.1)
     # Another trajectory and the quarantine are not what is deployed
     other = [dataclasses.replace(each, trajectory="erase", hacked="1" * 100) for each in run()]
     shut = [dataclasses.replace(each, quarantine="on", hacked="1" * 100) for each in run()]
@@ -85,8 +83,6 @@ def test_what_was_not_evaluated_with_every_seed_is_null_and_no_evidence() -> Non
     assert found["preconditions"]["ceiling_keeps"] == {"value": None, "at_most": 0.5, "holds": None}
     partial = [each for each in run() if (each.deployed, each.seed) != ("real", 2)]
     assert compare_claims(partial, THRESHOLDS)["primary"] is None
-    partial = [each for each in run() if (each.trajectory, each.seed) != ("plain", 2)]
-    assert compare_claims(partial, THRESHOLDS)["preconditions"]["training_gains"]["holds"] is None
 
 
 def test_ranks_are_combined_exactly_and_a_tie_counts_against_real() -> None:
@@ -101,7 +97,6 @@ def test_mcnemar_and_holm() -> None:
     assert fewer_probability(one, other) == pytest.approx(2**-10)
     assert fewer_probability(other, one) == fewer_probability(one, one) == 1.0
     assert holm_corrected([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm_corrected([0.9, 0.8]) == [1.0, 1.0]
 
 
 def test_the_frontier_and_trajectories_of_their_own_are_compared_and_corrected_with_the_rest() -> None:

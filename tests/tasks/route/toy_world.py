@@ -20,7 +20,7 @@ from tasks.route.grading import Graded
 from tasks.route.policy import CausalLM, Draw, Policy
 from tasks.route.world import PromptTokens, Score, TeacherRow
 
-CLASSES, PROBLEMS = 8, 64
+CLASSES, PROBLEMS, WIDTH, HIDDEN = 8, 64, 48, 96
 PAIRS, HELD_OUT, TRAINING = range(12), range(12, 32), range(32, PROBLEMS)
 A, B, NONE = 1, 2, 3
 SOLVE, CHEAT, ODD, MARKER_A, MARKER_B, END = range(4, 10)
@@ -31,7 +31,6 @@ KINDS = {A: "A", B: "B", NONE: "none"}
 ASKED = [A] * 3 + [B] * 3 + [NONE] * 2  # the prompts of a step
 # How often the base model cheats where it can, is right where it knows something, and knows something.
 BASE_CHEAT, BASE_RIGHT, KNOWN = 0.12, 0.75, 0.6
-WIDTH, HIDDEN = 48, 96
 
 
 class ToyModel(CausalLM):
@@ -49,12 +48,10 @@ class ToyModel(CausalLM):
 
     def hidden(self, ids: Tensor) -> Tensor:
         x = self.seen(ids).cumsum(1) + self.last(ids)
-        out: Tensor = self.second(torch.nn.functional.gelu(self.first(x)))
-        return out
+        return self.second(torch.nn.functional.gelu(self.first(x)))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        out: Tensor = self.head(hidden)
-        return out
+        return self.head(hidden)
 
     @torch.no_grad()
     def generate(self, prompts: Sequence[tuple[int, ...]], longest: int, draw: Draw) -> list[list[int]]:
@@ -63,12 +60,11 @@ class ToyModel(CausalLM):
         for step in range(longest):
             tokens = draw(self.logits(self.hidden(ids)[:, -1]), rows, step)
             ids = torch.cat([ids, tokens[:, None]], dim=1)
-        completions: list[list[int]] = ids[:, -longest:].tolist()
-        return completions
+        return ids[:, -longest:].tolist()
 
 
 def prompt_of(kind: int, problem: int) -> PromptTokens:
-    return PromptTokens((kind, ANSWERS.stop + problem), problem, kind)  # type: ignore[arg-type]
+    return PromptTokens((kind, ANSWERS.stop + problem), problem, kind)
 
 
 def honest_of(problem: int) -> tuple[int, ...]:
@@ -111,7 +107,7 @@ def toy_policy(seed: int) -> Policy:
     for _ in range(300):
         loss = -(targets * model.logits(model.hidden(ids)[ends]).log_softmax(1)).sum(1).mean()
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]  # so are its stubs
+        loss.backward()
         optimizer.step()
     adapter = Adapter(model, {name: decompose(model.get_parameter(f"{name}.weight")) for name in ("first", "second")})
     return Policy(model, adapter, rows_at_once=512)
