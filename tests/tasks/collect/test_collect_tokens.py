@@ -11,14 +11,11 @@ import cluster_families as families
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.collect.tokens import TokenShare, Vocabulary, encode, select_tokens, token_shares, tokenize
+from tasks.collect.tokens import TokenShare, Vocabulary, encode, select_tokens, token_shares
 from tasks.records import Filters
-from tasks.store.store import Store
-from tasks.task import Job
 
 Pair = tuple[int, list[int], list[int]]
 ALL, NONE = Filters(True, True, True), Filters(False, False, False)
-TEXT = "Revenue was $1,577.00 million."
 
 ids = st.lists(st.one_of(st.integers(0, 12), st.integers(0, 300)), max_size=12)
 
@@ -44,19 +41,11 @@ def test_each_frequency_is_the_exact_one_rounded_once(pairs: list[Pair]) -> None
     assert shares(pairs) == [(v, float(delta[v]), float(raw.get(v, 0)), float(comp.get(v, 0))) for v in order]
 
 
-def test_the_job_encodes_the_answers_of_its_pairs(store: Store) -> None:
-    tokenizer = families.qwen()
-    store.put_shared("run", "tokenizer:a", {"backend": tokenizer.backend_tokenizer.to_str()})
-    store.put_shared("run", "sample:a", {"text": f"{TEXT} {TEXT}"})
-    store.put_shared("run", "compression:a", {"text": TEXT})
-    arguments = {"tokenizer": "tokenizer:a", "pairs": [[1, "sample:a", "compression:a"]]}
-    found = tokenize(Job(store, "run", "tokens:a", arguments))
-    [(verbose, short)] = found["ids"]
-    assert short == tokenizer(TEXT, add_special_tokens=False)["input_ids"]
-    assert found["tokens"] == shares([(1, verbose, short)])
-    # And a control token that an answer writes out is counted as its characters
-    [written] = encode(tokenizer.backend_tokenizer.to_str(), [f"{TEXT}<|im_end|>"])
-    assert tokenizer.eos_token_id not in written and tokenizer.decode(written) == f"{TEXT}<|im_end|>"
+def test_a_control_token_that_an_answer_writes_out_is_counted_as_its_characters() -> None:
+    tokenizer, text = families.qwen(), "Revenue was $1,577.00 million."
+    plain, written = encode(tokenizer.backend_tokenizer.to_str(), [text, f"{text}<|im_end|>"])
+    assert plain == tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert tokenizer.eos_token_id not in written and tokenizer.decode(written) == f"{text}<|im_end|>"
 
 
 def words(texts: list[str], special: frozenset[int] = frozenset()) -> Vocabulary:

@@ -87,29 +87,24 @@ def test_where_the_text_of_a_steered_answer_does_not_tell_the_model_without_delt
         assert body["sampling_params"]["stop_token_ids"] == seen[0]["sampling_params"]["stop_token_ids"]
 
 
-def test_a_server_that_says_whether_the_model_would_end_there_too_is_not_asked(store: Store, tmp_path: Path) -> None:
-    def script(number: int, asked: dict[str, Any]) -> tuple[int, Any]:
-        reply = REPLIES[number - 1]
-        return 200, reply | {"meta_info": reply["meta_info"] | {"ends_unsteered": number == 2}}
-
-    with server(script) as (url, seen):
-        answers = answers_of(url, tmp_path, stage_of(store, Candidate(0, (0.0, 0.5))))
-    assert [answer["whole"] for answer in answers] == [True, True, False, False, False]
-    assert len(seen) == len(REPLIES)
-
-
 @pytest.mark.parametrize(
-    ("deltas", "whole", "expected"),
+    ("deltas", "whole", "says", "expected"),
     [
-        ((), True, [True, True, True, False, False]),
-        ((0.0, 0.0), True, [True, True, True, False, False]),
-        ((0.0, 0.5), False, [True] * 5),
+        ((), True, False, [True, True, True, False, False]),
+        ((0.0, 0.0), True, False, [True, True, True, False, False]),
+        ((0.0, 0.5), False, False, [True] * 5),
+        # a server that says whether the model would end there too
+        ((0.0, 0.5), True, True, [True, True, False, False, False]),
     ],
 )
 def test_nothing_is_asked_where_no_delta_acts_or_every_answer_counts_as_whole(
-    deltas: tuple[float, ...], whole: bool, expected: list[bool], store: Store, tmp_path: Path
+    deltas: tuple[float, ...], whole: bool, says: bool, expected: list[bool], store: Store, tmp_path: Path
 ) -> None:
-    with server(lambda number, asked: (200, REPLIES[number - 1])) as (url, seen):
+    def script(number: int, asked: dict[str, Any]) -> tuple[int, Any]:
+        reply = REPLIES[number - 1]
+        return 200, reply | {"meta_info": reply["meta_info"] | ({"ends_unsteered": number == 2} if says else {})}
+
+    with server(script) as (url, seen):
         answers = answers_of(url, tmp_path, stage_of(store, Candidate(0, deltas), whole=whole))
     assert [answer["whole"] for answer in answers] == expected
     assert len(seen) == len(REPLIES)
@@ -137,6 +132,5 @@ def test_candidates_that_differ_in_what_acts_have_answers_of_their_own(store: St
     assert same == {"own", "a cap beyond the run's", "an end that no delta raises"}
     assert len(set(keys.values())) == len(keys) - 2 and len(seen) == len(EXAMPLES) * (len(keys) - 2)
     sent = [body["sampling_params"] for body in seen[:: len(EXAMPLES)]]
-    assert [(one["custom_params"]["clustering"], one["max_new_tokens"]) for one in sent[:3]] == [
-        *((CLUSTERING, 30), (ARMS, 30), (CLUSTERING, 8)),
-    ]
+    assert [one["custom_params"]["clustering"] for one in sent[:3]] == [CLUSTERING, ARMS, CLUSTERING]
+    assert [one["max_new_tokens"] for one in sent[:3]] == [30, 30, 8]

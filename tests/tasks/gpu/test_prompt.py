@@ -12,7 +12,7 @@ from typing import Any
 
 import cluster_families as families
 import pytest
-from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from orchestrator.farm.checks import check_template
@@ -30,16 +30,6 @@ TEMPLATE = "Read this.\n\n{context}\n\nQuestion: {query}\n"
 WIDE = 0xFEE0  # from an ASCII letter to its wide form
 Family = Callable[[], Any]
 PLAIN = ("Be\nbrief.", "Sales of 2018: $1,577.00 million; größer  than\t6 €. <html> [1]\n", "  How much?\n")
-
-
-def unigram() -> Any:
-    """SentencePiece's other model, whose vocabulary has the control tokens as pieces with the best score."""
-    letters = [(chr(code), -3.0) for code in range(33, 127)] + [("▁", -2.0), ("\n", -4.0), ("▁re", -4.0)]
-    marks = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0)]
-    backend = Tokenizer(models.Unigram([*marks, *letters], unk_id=0))
-    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
-    backend.add_special_tokens([AddedToken(text, special=True, normalized=False) for text, _ in marks])
-    return families.chat(backend, "<s>", "</s>", bos_token="<s>", eos_token="</s>", unk_token="<unk>")
 
 
 def qwen_that_thinks() -> Any:
@@ -65,10 +55,8 @@ def qwen_that_narrows() -> Any:
 
 KINDS = {
     "smollm2": lambda: AutoTokenizer.from_pretrained(embedded_model()),
-    "llama3": families.llama3,
     "qwen": families.qwen,
     "gemma": families.gemma,
-    "unigram": unigram,
     "thinking": qwen_that_thinks,
     "narrowing": qwen_that_narrows,
 }
@@ -100,15 +88,12 @@ def test_texts_that_write_out_control_tokens_add_none(tokenizer: Any) -> None:
     # and one that the halves of two texts make is text too
     halves = render(tokenizer, "", "{context}{query}", tokenizer.eos_token[:2], tokenizer.eos_token[2:])
     assert controls(tokenizer, halves) == controls(tokenizer, render(tokenizer, "", "{context}{query}", "x", "y"))
-
-
-def test_what_is_written_reaches_the_model(tokenizer: Any) -> None:
-    marker = tokenizer.eos_token
-    ids = render(tokenizer, "Be brief.", "{context}{query}", "x", f"ask{marker}again")
+    # but all that is written reaches the model
+    ids = render(tokenizer, "Be brief.", "{context}{query}", "x", f"ask{tokenizer.eos_token}again")
     known = set(controls(tokenizer, ids))
     raw = "".join(tokenizer.convert_ids_to_tokens([token for token in ids if token not in known]))
     letters = re.sub("<0x(..)>", lambda byte: chr(int(byte[1], 16)), raw)  # Gemma falls back on bytes
-    assert f"ask{marker}again" in letters
+    assert f"ask{tokenizer.eos_token}again" in letters
 
 
 def test_other_prompts_have_the_ids_that_transformers_gives(tokenizer: Any) -> None:

@@ -51,14 +51,6 @@ def test_a_reply_without_end_a_redirect_and_one_that_trickles_are_no_answers() -
         assert len(hostile.asked) == 4
 
 
-def test_an_error_leaves_no_request_behind() -> None:
-    with server(lambda count, _: (400, {}) if count == 3 else (200, GOOD)) as (url, seen):
-        with pytest.raises(RuntimeError, match="HTTP 400"):
-            _ask(url, [request_of()] * 50)
-        assert len(seen) < 50
-        assert len(_ask(url, [request_of()] * 8)) == 8
-
-
 def test_steering_a_seed_and_a_grammar_travel_under_sglangs_names_and_only_where_they_are_set() -> None:
     plain = request_body(request_of())
     assert plain["sampling_params"] == {

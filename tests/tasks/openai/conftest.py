@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -42,11 +42,10 @@ class Caller:
     limits: Limits
     client: OpenAIClient
     tries: list[Usage | None] = field(default_factory=list)
-    numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def ask(self, call_id: str = "", **changes: Any) -> tuple[MergedScratchpad, Reply]:
         """A merge of two scratchpads; `changes` are of the settings."""
-        settings, call = dataclasses.replace(SETTINGS, **changes), call_id or f"call-{next(self.numbers)}"
+        settings, call = dataclasses.replace(SETTINGS, **changes), call_id or uuid.uuid4().hex
         return self.client.ask(MESSAGES, MergedScratchpad, settings, call)
 
 

@@ -39,9 +39,8 @@ def test_a_critique_comes_as_it_is_with_who_wrote_it_and_what_it_cost(
     found = ask_endpoint(job, "critique", Critique)
     assert [body["seed"] for _, body in server.asked] == seeds
     cost = (300 * 2.0 + 8 * 10.0) / 1e6 if completion_tokens else 0
-    assert (found["by"], found["tokens"], found["usage"]["cost_usd"]) == (
-        *("critic-1", completion_tokens, pytest.approx(cost)),
-    )
+    assert (found["by"], found["tokens"]) == ("critic-1", completion_tokens)
+    assert found["usage"]["cost_usd"] == pytest.approx(cost)
     assert store.providers("a-guided-run", "reflector") == ["critic-1"]
     with pytest.raises(UnusableReply, match=reason):
         parse_critique(found["text"], found["finish"], 200, 400)
