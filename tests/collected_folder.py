@@ -11,41 +11,32 @@ import yaml
 from orchestrator.runs.folder import OutputFolder
 
 VERDICT = {"is_correct": True, "confidence": 1.0, "category": "text", "reasoning": "it agrees"}
-
-
-def pair(verbose: int, compressed: int) -> dict[str, Any]:
-    return {
+RETAINED = [
+    {
         "verbose_answer": "v" * verbose, "compressed_answer": "c" * compressed, "correctness": VERDICT,
         "verbose_token_ids": list(range(verbose)), "compressed_token_ids": list(range(compressed)),
-    }  # fmt: skip
-
-
-def discarded() -> dict[str, Any]:
-    return {"verbose_answer": "v", "compressed_answer": "", "correctness": VERDICT | {"is_correct": False}}
-
-
-def example(number: int, retained: list[dict[str, Any]], others: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
+    }
+    for verbose, compressed in ((8, 3), (6, 5))
+]  # fmt: skip
+DISCARDED = [{"verbose_answer": "v", "compressed_answer": "", "correctness": VERDICT | {"is_correct": False}}]
+EXAMPLES = [
+    {
         "example_id": f"e{number}", "context": "", "query": f"question {number}", "gold_answer": "4 %",
-        "retained_pairs": retained, "discarded_pairs": others,
-    }  # fmt: skip
-
-
+        "retained_pairs": retained, "discarded_pairs": discarded,
+    }
+    for number, (retained, discarded) in enumerate(((RETAINED, []), ([], DISCARDED)))
+]  # fmt: skip
 DOCUMENT: dict[str, Any] = {
     "metadata": {
         "created_at": "2026-01-01T00:00:00Z", "target_model_id": "m", "reflector_model": "r", "evaluator_model": "j",
     },
     "token_selection": {
-        "k": 2,
+        "k": 2, "freq_raw": {"7": 0.5, "3": 0.2}, "freq_comp": {"7": 0.3, "3": 0.1},
         "v_steer": [
             {"token_id": 7, "token_str": " the", "delta": 0.2}, {"token_id": 3, "token_str": "\n", "delta": 0.1},
         ],
-        "freq_raw": {"7": 0.5, "3": 0.2},
-        "freq_comp": {"7": 0.3, "3": 0.1},
     },
-    "splits": {
-        "train": [example(0, [pair(8, 3), pair(6, 5)], []), example(1, [], [discarded()])], "val": [], "test": [],
-    },
+    "splits": {"train": EXAMPLES, "val": [], "test": []},
 }  # fmt: skip
 
 

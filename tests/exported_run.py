@@ -45,39 +45,33 @@ def write_run(
     ends: Mapping[int, int] | None = None,
 ) -> Path:
     """`ends`: the classes of the tokens that have any, where the end of a turn is raised after sentences only."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(json.dumps({"id": "exported-1", "kind": kind, "folder": str(folder.resolve())}))
-    classes = None
-    (folder / "config").write_text(f"CONFIG_WHOLE={'n' if ends is None else 'y'}\n")
+    output, clusters, classes = OutputFolder(folder), folder / "clusters", None
+    clusters.mkdir(parents=True, exist_ok=True)
+    output.write_json("run.json", {"id": "exported-1", "kind": kind, "folder": str(folder.resolve())})
+    output.write("config", f"CONFIG_WHOLE={'n' if ends is None else 'y'}\n")
     if ends is not None:
         classes = np.zeros(size, np.uint8)
         classes[list(ends)] = list(ends.values())
-        (folder / "clusters").mkdir(exist_ok=True)
-        (folder / "clusters" / f"{HASH}.ends").write_bytes(pack_labels(classes))
-    (folder / "model.json").write_text(json.dumps(asdict(check)))
-    text = render_file(SGLANG, DELTAS, labels_of(size), HASH, WORDS, check, classes)
-    (folder / "processor_best.py").write_text(text)
-    arms = [{"arm": ONE_SENTENCE, "clustering": HASH, "clusters": CLUSTERS}]
-    (folder / "clusters.json").write_text(json.dumps({"arms": arms}))
-    (folder / "clusters").mkdir(exist_ok=True)
-    (folder / "clusters" / f"{HASH}.labels").write_bytes(pack_labels(labels_of(size)))
-    book().write(OutputFolder(folder))
+        (clusters / f"{HASH}.ends").write_bytes(pack_labels(classes))
+    (clusters / f"{HASH}.labels").write_bytes(pack_labels(labels_of(size)))
+    output.write_json("model.json", asdict(check))
+    output.write("processor_best.py", render_file(SGLANG, DELTAS, labels_of(size), HASH, WORDS, check, classes))
+    output.write_json("clusters.json", {"arms": [{"arm": ONE_SENTENCE, "clustering": HASH, "clusters": CLUSTERS}]})
+    book().write(output)
     line: dict[str, Any] = {"generation": 0, "mean_tokens": 9.0, "correctness": 0.5, "scratchpad": ""}
-    nodes = {NODE: (0.4, OTHER), BEST: (0.5, DELTAS)}
-    (folder / "individuals.jsonl").write_text(
-        "".join(
-            json.dumps({**line, "node": node, "arm": ONE_SENTENCE, "fitness": fitness, "deltas": deltas}) + "\n"
-            for node, (fitness, deltas) in nodes.items()
-        )
+    lines = (
+        {**line, "node": node, "arm": ONE_SENTENCE, "fitness": fitness, "deltas": deltas}
+        for node, fitness, deltas in ((NODE, 0.4, OTHER), (BEST, 0.5, DELTAS))
     )
-    scored = {"shortness": 0.5, "correctness": 0.5, "mean_tokens": 9.0}
+    output.write("individuals.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    scored = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 9.0}
     generation = {
         "generation": 0, "arm": ONE_SENTENCE, "best": 0.5, "mean": 0.45, "best_ever": 0.5, "offspring": [],
-        "population": [{"node": node, "fitness": fitness, **scored} for node, (fitness, _) in nodes.items()],
+        "population": [{"node": node, **scored} for node in (NODE, BEST)],
         "evaluations": {"computed": 2, "cached": 0, "carried": 0}, "seconds": {"wall": 1.0},
         "tokens": {"target": 1, "prompt": 1, "cached": 0, "completion": 1}, "calls": 0, "cost_usd": 0.0,
     }  # fmt: skip
-    (folder / "history.jsonl").write_text(json.dumps(generation) + "\n")
+    output.write("history.jsonl", json.dumps(generation) + "\n")
     return folder
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from browser import browsing
+from browser import browser_page
 from flower_process import PASSWORD, USER, Flower
 from rules_server import RulesServer
 from run_folder import RunFolder, farm_up
@@ -27,7 +27,8 @@ def test_retry_on_the_page_of_the_task_ends_in_the_reference_state(
         flower = Flower(address, run_folder.folder, outputs=run_folder.output)
         try:
             # When its task is retried
-            with browsing(flower.url, USER, PASSWORD) as page:
+            login = {"username": USER, "password": PASSWORD}
+            with browser_page(base_url=flower.url, http_credentials=login) as page:
                 page.goto("/tasks?state=FAILURE")
                 failed = page.locator("#tasks-table tbody tr", has_text="openai.reflect")
                 failed.locator(".badge.text-bg-danger", has_text="FAILURE").wait_for()

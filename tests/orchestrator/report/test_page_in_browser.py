@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import browser_page, picture
-from hostile_texts import HOSTILE, with_hostile_texts
-from page_reader import page_of
+from browser import browser_page
+from page_reader import HOSTILE, page_of, with_hostile_texts
 
 pytestmark = pytest.mark.long
 
@@ -49,7 +48,6 @@ def test_the_page_fits_the_screen_in_both_themes_and_shows_what_is_chosen(
         assert page.evaluate("document.documentElement.scrollWidth") == width
         light = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every((part) => part > 127)"
         assert page.evaluate(light) == (scheme == "light")
-        picture(page, f"report_{width}_{scheme}", tmp_path, full_page=True)
         page.locator(".theme").click()
         assert page.evaluate(light) == (scheme == "dark")
         # The second of two runs, and a system of its table
