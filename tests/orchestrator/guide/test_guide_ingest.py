@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guided_world import ROOT, guide_values, stage_a_row, write_guidance, write_rows
+from guided_world import guide_values, stage_a_row, write_guidance, write_rows
 
 from orchestrator import console
 from orchestrator.guide.inputs import TICKETS_FILE, MissionTickets, epoch_batches, ingest, read_tickets
 from orchestrator.guide.run import GUIDE, KIND, start_guide
-from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from, read_guide_settings
+from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import PROGRESS_FILE, ProgressFile, kind_of
 from orchestrator.settings import SettingsError
@@ -59,20 +59,13 @@ def test_all_bad_lines_and_duplicates_are_named_at_once(tmp_path: Path) -> None:
     assert all(name in problems[1] for name in ("per_image.img", "per_image.image_1"))
 
 
-def test_a_ticket_that_stage_a_has_not_completed_is_excluded(tmp_path: Path) -> None:
-    gaps = [
-        stage_a_row("x", stage_a_complete=False, per_image={"image_1": "", "image_2": "seen"}),
-        stage_a_row("y", stage_a_complete=False, per_image={}),
-    ]
-    found = cabinet(tmp_path, [*labelled(8), *gaps])
-    assert found.excluded == ("x", "y")
-    assert found.counts() == {"training": 6, "holdout": 2, "excluded": 2, "pass": 6, "fail": 2}
-
-
 def test_held_out_tickets_are_a_share_of_each_label_whatever_the_order_of_the_lines(tmp_path: Path) -> None:
-    rows, third = labelled(48), {"holdout__fraction": 0.3334}
+    """Those that Stage-A has not completed take part in nothing."""
+    gap = stage_a_row("x", stage_a_complete=False, per_image={"image_1": "", "image_2": "seen"})
+    rows, third = [*labelled(48), gap], {"holdout__fraction": 0.3334}
     found = cabinet(tmp_path, rows, **third)
-    assert len(found.holdout) == 16
+    assert found.excluded == ("x",)
+    assert found.counts() == {"training": 32, "holdout": 16, "excluded": 1, "pass": 36, "fail": 12}
     assert sum(ticket.label == "fail" for ticket in found.holdout) == 4
     assert {t.group_id for t in found.holdout}.isdisjoint(t.group_id for t in found.training)
     random.Random(1).shuffle(rows)
@@ -156,12 +149,3 @@ def test_a_finished_run_is_refused_or_set_aside(run: Path, tmp_path: Path) -> No
     assert refused(tmp_path, runner__epochs=3) == ["output.fail_if_exists", "runner.epochs"]
     ingested(tmp_path, output__fail_if_exists=False)
     assert KIND.progress(run.with_name("run.1")).is_finished and not KIND.progress(run).is_finished
-
-
-def test_the_shipped_settings_are_those_of_make_guide(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    settings = read_guide_settings(Path("configs/guide.yaml"))
-    counts = [(len(one.training), len(one.holdout), len(one.excluded)) for one in ingest(settings).values()]
-    assert counts == [(32, 16, 2), (32, 16, 2)]
-    assert settings.gate == "preview" and settings.needs_endpoint
-    assert not read_guide_settings(Path("configs/guide_gpu.yaml")).needs_endpoint

@@ -62,18 +62,16 @@ def test_the_counts_are_those_of_the_artifacts(finished: MissionOnDisk) -> None:
     assert stats["cost_usd"] == pytest.approx(0.001 * (stats["critiques"]["asked"] + 1))
 
 
-def test_status_and_page_have_the_figures_of_the_files_and_rates_are_of_sums(
-    tmp_path: Path, finished: MissionOnDisk, on_disk: MissionOnDisk
-) -> None:
-    unchanged = World()
-    unchanged.proposal = noop_text
-    assert on_disk.run(unchanged)
-    all_stats = [one.value("stats.json") for one in (finished, on_disk)]
-    OutputFolder(tmp_path).write_json(PROGRESS_FILE, progress_of(all_stats, is_finished=True))
+def test_status_and_page_have_the_figures_of_the_files(tmp_path: Path, finished: MissionOnDisk) -> None:
+    """The rates of two missions are of their sums."""
+    stats = finished.value("stats.json")
+    none = {"count": 0, "of": 4, "rate": 0.0}
+    unchanged = {**stats, "reflections": {"acceptance": none}, "recall": none}
+    OutputFolder(tmp_path).write_json(PROGRESS_FILE, progress_of([stats, unchanged], is_finished=True))
     progress = KIND.progress(tmp_path)
     assert (progress.unit, progress.done, progress.total, progress.is_finished) == ("batches", 4, 4, True)
     assert progress.figures == {
-        "proposals": 1.0, "applied": 1.0, "wrong": 8.0, "acceptance_rate": 1.0, "precision_paired": 1.0,
+        "proposals": 5.0, "applied": 1.0, "wrong": 8.0, "acceptance_rate": 0.2, "precision_paired": 1.0,
         "precision_unpaired": 1.0, "recall": 1 / 8, "format_validity": 1.0,
     }  # fmt: skip
     missions, decisions, experiences = guide_tables(finished.path.parent)
@@ -133,10 +131,6 @@ def test_a_batch_without_any_valid_candidate_stops_the_mission_and_shows_what_ca
     assert world.tasks["openai.critique"] == 0, "malformed candidates are not criticised"
 
 
-class Stopped(Exception):
-    pass
-
-
 @pytest.mark.parametrize("answers", [0, 3, 20, 40, 50, 80])
 def test_a_mission_that_is_cut_comes_to_the_same_artifacts(
     on_disk: MissionOnDisk, answers: int, finished: MissionOnDisk, world: World
@@ -145,9 +139,9 @@ def test_a_mission_that_is_cut_comes_to_the_same_artifacts(
 
     def watch() -> None:
         if len(cut.answers) >= answers:
-            raise Stopped
+            raise KeyboardInterrupt
 
-    with pytest.raises(Stopped):
+    with pytest.raises(KeyboardInterrupt):
         on_disk.run(cut, watch)
     assert on_disk.run(cut)
     assert cut.answers.keys() == world.answers.keys(), "nothing else is asked"

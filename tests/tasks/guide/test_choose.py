@@ -24,6 +24,13 @@ def test_a_tie_of_votes_goes_to_fail_and_a_malformed_answer_has_none() -> None:
     assert [majority(votes) for votes in ([None], ["pass", None], ["pass", "fail"])] == [None, "pass", "fail"]
 
 
+def test_among_equal_verdicts_the_tie_break_then_the_signals_then_the_order_decide() -> None:
+    given = answers(("pass", 0.5), ("fail", 0.9), ("pass", 0.9), ("pass", 0.9))
+    by_heat = dataclasses.replace(BY_CONFIDENCE, tie_break="temperature")
+    sure = dataclasses.replace(by_heat, weights={"confidence": 1.0}, grid=[BY_CONFIDENCE.grid[0]] * 2)
+    assert [judge(ticket(), given, rule).label_free.candidate for rule in (BY_CONFIDENCE, by_heat, sure)] == [2, 0, 2]
+
+
 votes = st.lists(st.none() | st.tuples(st.sampled_from(["pass", "fail"]), st.sampled_from([0.1, 0.5, 0.9])), max_size=6)
 
 

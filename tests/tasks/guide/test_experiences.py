@@ -82,6 +82,8 @@ def test_budgets_take_the_first_operations_valid_or_not() -> None:
     for budget in ({"most": 2}, {"left": 2}):
         found = apply(*three, **budget)
         assert [index for index, _ in found.rejected] == [0, 2] and "G13" in found.experiences
+    last = apply(*(edit("remove", key) for key in START))
+    assert [index for index, _ in last.rejected] == [2], "the last experience stays"
 
 
 def test_evidence_is_a_group_id_or_a_place_in_the_bundle() -> None:
