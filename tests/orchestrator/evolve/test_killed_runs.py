@@ -36,11 +36,11 @@ Start = Callable[..., subprocess.Popen[str]]
 @pytest.fixture
 def begin(simulated_farm: Bench, driver: Driver, tmp_path: Path) -> Start:
     """Starts a run in the folder of a name, with these prompts in its file."""
-    driver.store.redis.set(signal_key("context", "lengths", "each"), CONTEXT)
-    for what in ("vary", "thorough"):
-        driver.set_signal(what, "answer", "each")
 
     def start(name: str, generations: int = GENERATIONS, prompts: Mapping[str, str] = PROMPTS) -> subprocess.Popen[str]:
+        driver.store.redis.set(signal_key("context", "lengths", "each"), CONTEXT)
+        for what, stage in (("vary", "answer"), ("reuse", "answer"), ("cut", "answer"), ("thorough", "judge")):
+            driver.set_signal(what, stage, "each")
         file = tmp_path / "prompts.yaml"
         file.write_text(json.dumps({"prompts": [{"name": name, "text": text} for name, text in prompts.items()]}))
         options = {**OPTIONS, "PROMPTS_PATH": str(file), "NGEN": str(generations)}
@@ -66,7 +66,7 @@ def kill_at(moment: str, running: subprocess.Popen[str], driver: Driver, before:
 
 @pytest.mark.timeout(900)
 def test_a_killed_run_ends_as_an_undisturbed_one_also_with_more_generations(
-    begin: Start, driver: Driver, tmp_path: Path
+    begin: Start, simulated_farm: Bench, driver: Driver, tmp_path: Path
 ) -> None:
     # Given a run that is killed at a moment of several stages
     for moment in MOMENTS:
@@ -80,16 +80,13 @@ def test_a_killed_run_ends_as_an_undisturbed_one_also_with_more_generations(
     finish(running)
     killed = results(tmp_path / "killed")
     # And which is killed once more while it compares its further generations with random vectors
-    held = "random2"
-    before = driver.began("answer", held)
-    driver.set_signal("hold", "answer", held)
-    kill_at(held, begin("killed", MORE), driver, before)
+    before = driver.began("answer", "random2")
+    driver.set_signal("hold", "answer", "random2")
+    kill_at("random2", begin("killed", MORE), driver, before)
     finish(begin("killed", MORE))
     longer = results(tmp_path / "killed")
     # And runs that are not killed, on a store that knows nothing of it
-    for key in driver.store.redis.scan_iter():
-        if b":worker" not in key and not key.startswith(b"test:"):
-            driver.store.redis.delete(key)
+    simulated_farm.empty_store()
     finish(begin("undisturbed"))
     finish(begin("at once", MORE))
     undisturbed, at_once = results(tmp_path / "undisturbed"), results(tmp_path / "at once")
