@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,23 +49,19 @@ def collection_of(folder: Path, *changes: str, run: str = "run", is_fresh: bool 
     return dataclasses.replace(made, server=SERVER)
 
 
-def keys(collection: Collection) -> dict[str, str]:
-    example = Example("q", "the pages", "why?", "so")
-    return {
-        "sample": collection.sample_key(example, 0),
-        "tokenizer": collection.tokenizer_key(),
-        "tokens": collection.tokens_key([(1, "text", "text")]),
-        "verbose line": collection.verbose_fingerprint(example),
-        "pairs line": collection.pairs_fingerprint(example),
-        "compression": collection.compression_key(example, "so it is"),
-        "verdict": collection.verdict_key(example, "so"),
-    }
-
-
 def changed(before: Collection, after: Collection) -> set[str]:
-    """Which keys differ."""
-    first, second = keys(before), keys(after)
-    return {name for name in first if first[name] != second[name]}
+    """Which keys of results and of lines of the checkpoints differ."""
+    example = Example("q", "the pages", "why?", "so")
+    keys: dict[str, Callable[[Collection], str]] = {
+        "sample": lambda one: one.sample_key(example, 0),
+        "tokenizer": lambda one: one.tokenizer_key(),
+        "tokens": lambda one: one.tokens_key([(1, "text", "text")]),
+        "verbose line": lambda one: one.verbose_fingerprint(example),
+        "pairs line": lambda one: one.pairs_fingerprint(example),
+        "compression": lambda one: one.compression_key(example, "so it is"),
+        "verdict": lambda one: one.verdict_key(example, "so"),
+    }
+    return {name for name, key in keys.items() if key(before) != key(after)}
 
 
 def test_only_a_fresh_collection_has_keys_that_no_other_has(folder: Path) -> None:
@@ -75,30 +72,21 @@ def test_only_a_fresh_collection_has_keys_that_no_other_has(folder: Path) -> Non
         assert {"sample", "compression", "verdict", "verbose line", "pairs line"} <= changed(one, other)
 
 
-def test_another_server_has_other_keys_for_all_that_it_says_and_an_equal_one_elsewhere_the_same(folder: Path) -> None:
-    collection = collection_of(folder)
-    for change in ({"version": "0.5.23"}, {"lora_paths": ["a"]}, {"weights": "sha256:1"}):
-        other = dataclasses.replace(collection, server=SERVER | change)
-        assert changed(collection, other) == {*keys(collection)} - {"compression", "verdict"}
-    moved = dataclasses.replace(collection, target=dataclasses.replace(collection.target, url="http://b:30000"))
-    assert not changed(collection, moved)
-
-
-def test_prices_and_the_budget_may_change_and_alter_no_result(folder: Path) -> None:
-    settings, options = COLLECT.load(folder, [*PRICES, "farm.budget_usd=20"])
-    assert (options.prices, options.budget_usd) == ((2.5, 1.0, 10.0), 20.0)
-    assert settings == COLLECT.load(folder)[0]
-    assert not changed(collection_of(folder), collection_of(folder, *PRICES, "farm.budget_usd=20"))
-    with pytest.raises(SettingsError, match=r"farm\.budget_usd: needs the prices"):
-        COLLECT.load(folder, ["farm.budget_usd=20"])
-
-
-def test_another_reflector_compresses_anew_and_another_judge_judges_anew(folder: Path) -> None:
+def test_the_keys_of_results_cover_all_that_determines_them(folder: Path) -> None:
     before = collection_of(folder)
+    for change in ({"version": "0.5.23"}, {"lora_paths": ["a"]}, {"weights": "sha256:1"}):
+        other = dataclasses.replace(before, server=SERVER | change)
+        assert changed(before, other) == {"sample", "tokenizer", "tokens", "verbose line", "pairs line"}
     for change in ("temperature=0.5", "top_p=null", "max_new_tokens=99", "seed=9"):
         assert changed(before, collection_of(folder, f"reflector.{change}")) == {"compression", "pairs line"}
         judged = collection_of(folder, f"phase0.correctness.evaluator_{change}")
         assert changed(before, judged) == {"verdict", "pairs line"}
+    # An equal server elsewhere, prices and the budget alter no result
+    moved = dataclasses.replace(before, target=dataclasses.replace(before.target, url="http://b:30000"))
+    assert not changed(before, moved)
+    assert not changed(before, collection_of(folder, *PRICES, "farm.budget_usd=20"))
+    with pytest.raises(SettingsError, match=r"farm\.budget_usd: needs the prices"):
+        COLLECT.load(folder, ["farm.budget_usd=20"])
 
 
 REFUSED = {
