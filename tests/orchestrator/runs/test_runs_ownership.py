@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -101,21 +99,9 @@ def test_a_process_that_was_killed_is_replaced_at_once(farm: FarmConnection, tmp
 def test_a_process_on_another_host_keeps_the_run_as_long_as_it_renews_its_lease(
     farm: FarmConnection, tmp_path: Path
 ) -> None:
-    lines, ended = list[str](), threading.Event()
-    lease = hold(farm, host="far", boot="another")
-
-    def renew() -> None:
-        while not ended.wait(0.05):
-            lease.renew()
-
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(renew)
-        try:
-            with pytest.raises(RunInUse, match="on host far"), owned(farm, RUN, tmp_path, lines.append):
-                pass
-        finally:
-            ended.set()
-    lines.clear()
+    lease, lines = hold(farm, host="far", boot="another"), list[str]()
+    with pytest.raises(RunInUse, match="on host far"), owned(farm, RUN, tmp_path, lambda waiting: lease.renew()):
+        pass
     with owned(farm, RUN, tmp_path, lines.append):
         pass
     assert len(lines) == 1 and "on host far" in lines[0] and "is not visible from here; waiting 0.6 s" in lines[0]
