@@ -19,7 +19,6 @@ EVOLVE_CONFIG = Path(__file__).parents[1] / "configs" / "evolve.config"
 class Reply(NamedTuple):
     tokens: int
     right: bool = True
-    whole: bool = True
     loop: bool = False
 
 
@@ -56,9 +55,7 @@ class SimulatedMeasurer(Measurer):
         asked = self.examples[candidate.examples]
         replies = [(example, self.respond(candidate, int(example.gold))) for example in asked]
         return tuple(
-            JudgedAnswer(
-                example.id, one.tokens, one.right, "so", example.question, example.gold, "", one.whole, one.loop
-            )
+            JudgedAnswer(example.id, one.tokens, one.right, "so", example.question, example.gold, "", True, one.loop)
             for example, one in replies
         )
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import resource
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from other_user import as_another_user, needs_root, shared_folder
+from simulated_run import RUN, Driver
 
+from orchestrator.farm.work import Scheduler
 from orchestrator.runs.folder import (
     OutputError,
     OutputFolder,
@@ -21,25 +22,20 @@ from orchestrator.runs.folder import (
     own_run_id,
     write_output,
 )
-from orchestrator.runs.jobs import JOURNAL, Journal
-
-
-@contextmanager
-def no_room() -> Iterator[None]:
-    """No file may grow: the nearest thing to a full disk that needs no disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+from orchestrator.runs.jobs import JOURNAL, ArtifactRequests, Journal
+from tasks.records import Failure
 
 
 def test_a_file_that_has_no_room_keeps_its_old_content_and_leaves_no_half_of_the_new(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     write_output(path, "old")
-    with no_room(), pytest.raises(OutputNotWritable, match=r"state\.json cannot be written: File too large"):
-        write_output(path, "new")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # no file may grow, as on a full disk
+    try:
+        with pytest.raises(OutputNotWritable, match=r"state\.json cannot be written: File too large"):
+            write_output(path, "new")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
     # and a folder that cannot be made is named
@@ -105,3 +101,18 @@ def test_a_journal_that_is_cut_anywhere_loses_its_last_line_at_most(tmp_path: Pa
         assert list(kept.results) == [f"key{n}" for n in range(min(3, whole[:cut].count(b"\n")))]
         kept.add({"new": {}})
         assert "new" in Journal(tmp_path / JOURNAL).results
+
+
+def test_a_file_that_a_worker_cannot_make_is_a_warning_and_no_failure_of_the_run(
+    alone: Driver, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    artifacts = ArtifactRequests(Scheduler(alone.dispatcher()), OutputFolder(tmp_path))
+    artifacts.request_processor("processor.py", [0.5], "")
+    artifacts.save_ready()
+    requested = alone.store.redis.hkeys(f"whetstone:run:{RUN.id}:plan:jobs")
+    [key] = [field.decode() for field in requested if field.startswith(b"file:")]
+    error = "ValueError: no"
+    alone.store.put_failure(Failure(RUN.id, "jobs", key, "processor.py", "processor", error, "t", 1, time.time(), 1))
+    artifacts.wait(10)
+    assert "processor.py could not be made: ValueError: no" in caplog.text
+    assert alone.store.failures(RUN.id) == []
