@@ -158,6 +158,8 @@ def test_more_generations_choose_once_more_and_say_so(world: World) -> None:
     again = world.conclude(book, first, world.individual("g1_pop0", "concise", 3.0))
     assert (book.winner, again.winner, again.rounds) == ("g0_pop0", "g1_pop0", 2)
     assert read_book(world.output).winner == "g1_pop0"
+    # The test questions are not unseen by the second choice
+    assert (book.test_uses, again.test_uses) == (1, 2)
     # What is known is not asked again
     asked = [
         {
