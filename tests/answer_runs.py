@@ -2,12 +2,11 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from simulated_run import RUN
@@ -24,12 +23,11 @@ from tasks.store.store import Store
 from tasks.task import current_store
 
 
-@dataclass(frozen=True)
-class Evaluation:
+class Evaluation(NamedTuple):
     """What an individual's stage recorded: its answers in the order of the questions, and how many were generated."""
 
-    answers: Sequence[Mapping[str, Any]]
-    keys: Sequence[str]
+    answers: list[dict[str, Any]]
+    keys: list[str]
     generated: int
 
     @property
@@ -64,24 +62,20 @@ def put_run(
 
 def evaluate(host: TargetHost, store: Store, run: str, individuals: Sequence[Sequence[float]]) -> list[Evaluation]:
     """Evaluate individuals with these deltas, all at the same time."""
-    candidates = tuple(Candidate(n, tuple(deltas)) for n, deltas in enumerate(individuals))
-    plan = Plan("population", 0, candidates)
+    plan = Plan("population", 0, tuple(Candidate(n, tuple(deltas)) for n, deltas in enumerate(individuals)))
     store.put_plan(run, plan)
     attempt = store.next_attempt(run, plan.name)
-    with ThreadPoolExecutor(len(candidates)) as slots:
-        messages: list[Any] = [(run, plan.name, candidate.index, "pre", attempt) for candidate in candidates]
-        tasks = [slots.submit(run_stage, "answer", one, lambda stage: answer_stage(stage, host)) for one in messages]
-        for task in tasks:
-            task.result()
-    return [evaluation(store, run, plan, candidate.index) for candidate in candidates]
 
+    def evaluated(index: int) -> Evaluation:
+        run_stage("answer", (run, plan.name, index, "pre", attempt), lambda stage: answer_stage(stage, host))
+        record = store.stage(run, plan.name, f"{index}:pre:answer")
+        assert record is not None
+        keys = [answer["key"] for answer in record["answers"]]
+        found = store.shared(run, keys)
+        return Evaluation([found[key] for key in keys], keys, record["generated"])
 
-def evaluation(store: Store, run: str, plan: Plan, index: int) -> Evaluation:
-    record = store.stage(run, plan.name, f"{index}:pre:answer")
-    assert record is not None
-    keys = [answer["key"] for answer in record["answers"]]
-    found = store.shared(run, keys)
-    return Evaluation([found[key] for key in keys], keys, record["generated"])
+    with ThreadPoolExecutor(len(individuals)) as slots:
+        return list(slots.map(evaluated, range(len(individuals))))
 
 
 def embedded_target(model: Path, **changes: Any) -> Target:

@@ -14,12 +14,9 @@ from http_thread import http_server
 KEY = "key-for-tests-0123456789"
 CONTENT = '{"scratchpad": "End earlier."}'
 INVALID_REPLY = {
-    "error": {
-        "message": "Generated JSON does not match the expected schema.",
-        "code": "json_validate_failed",
-        "failed_generation": '{"scratch',
-    }
-}  # Groq's
+    "error": {"message": "Generated JSON does not match the expected schema.", "code": "json_validate_failed",
+              "failed_generation": '{"scratch'}
+}  # fmt: skip  # Groq's
 USAGE = {"prompt_tokens": 300, "completion_tokens": 8, "total_tokens": 308}
 
 
@@ -29,9 +26,7 @@ def completion(message: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 class Refusal(Exception):
-    def __init__(self, status: int, body: Any) -> None:
-        super().__init__(status, body)
-        self.status, self.body = status, body
+    """Its arguments are a status and a body."""
 
 
 class Server:
@@ -40,12 +35,12 @@ class Server:
     path = "/v1/chat/completions"
 
     def __init__(self) -> None:
-        self.url, self.asked, self.troubles = "", [], []  # type: ignore[var-annotated]
+        self.url, self.asked, self.troubles = "", list[Any](), list[tuple[int, Any]]()
 
     def answer(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> Any:
         """What follows the status 200: JSON, or the text of a body."""
         if urlsplit(path).path != self.path:
-            raise Refusal(404, {"detail": "Not Found"})
+            raise Refusal(404, "404 page not found")
         return self.complete(body)
 
     def complete(self, body: dict[str, Any]) -> Any:
@@ -53,29 +48,17 @@ class Server:
 
 
 class Ollama(Server):
-    """Takes whatever it does not know, and does nothing with it; a model is pulled before it is used."""
+    """A model is pulled before it is used; it may think aloud, and its cloud does not enforce a schema."""
 
-    def answer(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> Any:
-        if urlsplit(path).path != self.path:
-            raise Refusal(404, "404 page not found")
+    def complete(self, body: dict[str, Any]) -> Any:
         if body["model"] != "any":
             message = f'model "{body["model"]}" not found, try pulling it first'
             raise Refusal(404, {"error": {"message": message, "type": "api_error", "param": None, "code": None}})
-        # A model that thinks aloud, and a schema that its cloud does not enforce
         return completion({"content": f"```json\n{CONTENT}\n```\nI hope this helps.", "reasoning": "End {earlier}?"})
 
 
-class LMStudio(Server):
-    """Its errors are one text; it knows the schema, and text."""
-
-    def complete(self, body: dict[str, Any]) -> Any:
-        if body.get("response_format", {}).get("type") not in ("json_schema", "text", None):
-            raise Refusal(400, {"error": "'response_format.type' must be 'json_schema' or 'text'"})
-        return completion({"content": f"<think>\nEnd {{earlier}}, they say.\n</think>\n\n{CONTENT}"})
-
-
 class OpenRouter(Server):
-    """Has failed when the status was sent already; keeps the connection open with comments."""
+    """Keeps the connection open with comments."""
 
     path = "/api/v1/chat/completions"
 
@@ -126,15 +109,13 @@ def serving(server: Server) -> Iterator[Server]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             server.asked.append((self.path, body))
-            status = 200
+            headers = {name.lower(): value for name, value in self.headers.items()}
             try:
                 if server.troubles:
-                    status, answer = server.troubles.pop(0)
-                else:
-                    headers = {name.lower(): value for name, value in self.headers.items()}
-                    answer = server.answer(self.path, headers, body)
+                    raise Refusal(*server.troubles.pop(0))
+                status, answer = 200, server.answer(self.path, headers, body)
             except Refusal as refusal:
-                status, answer = refusal.status, refusal.body
+                status, answer = refusal.args
             data = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
             self.send_response(status)
             self.send_header("content-type", "text/html" if data.startswith(b"<") else "application/json")

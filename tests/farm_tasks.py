@@ -5,7 +5,7 @@ A worker process imports this module (WHETSTONE_MODULES); the tests send by name
 
 import os
 import signal
-import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,16 +28,6 @@ class Recorded(RecordedTask):
         return FailureLocation("run", "plan", name, node=name, attempt=1)
 
 
-class Limited(Recorded):
-    abstract = True
-    time_limit = 1
-
-
-class Computing(Recorded):
-    abstract = True
-    time_limit = 60
-
-
 current_app: Any = celery.current_app
 shared_task: Callable[..., Callable[[Callable[..., Any]], Any]] = celery.shared_task
 
@@ -51,35 +41,36 @@ def connect() -> redis.Redis:
     return redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE]), socket_timeout=2)
 
 
-def hold(name: str) -> str:
-    """Record the begin, wait for the key `<name>:go`, record the end; waits for a store that is away."""
-    store, pause = connect(), threading.Event()
-    persistently(lambda: store.rpush(f"{name}:began", os.getpid()), pause)
-    while not persistently(lambda: store.exists(f"{name}:go"), pause):
-        pause.wait(PAUSE_S)
-    persistently(lambda: store.rpush(f"{name}:ended", os.getpid()), pause)
-    return name
-
-
-def persistently(command: Callable[[], Any], pause: threading.Event) -> Any:
+def persistently(command: Callable[[], Any]) -> Any:
+    """Wait for a store that is away."""
     while True:
         try:
             return command()
         except (redis.RedisError, OSError):
-            pause.wait(PAUSE_S)
+            time.sleep(PAUSE_S)
+
+
+def hold(name: str) -> str:
+    """Record the begin, wait for the key `<name>:go`, record the end."""
+    store = connect()
+    persistently(lambda: store.rpush(f"{name}:began", os.getpid()))
+    while not persistently(lambda: store.exists(f"{name}:go")):
+        time.sleep(PAUSE_S)
+    persistently(lambda: store.rpush(f"{name}:ended", os.getpid()))
+    return name
 
 
 define(hold, "gpu.hold", "openai.hold", "cpu.hold")
 define(hold, "gpu.hold_recorded", base=Recorded, max_retries=FarmTask.max_retries)
-define(hold, "openai.hang", "cpu.hang", base=Limited)
+define(hold, "openai.hang", "cpu.hang", base=Recorded, time_limit=1)
 
 
 def write_when_let(name: str) -> None:
     """Record the begin, wait until the key `<name>:wait` is deleted, and record the end, if the store takes it."""
-    store, pause = connect(), threading.Event()
+    store = connect()
     store.rpush(f"{name}:began", os.getpid())
     while store.exists(f"{name}:wait"):
-        pause.wait(PAUSE_S)
+        time.sleep(PAUSE_S)
     store.rpush(f"{name}:ended", os.getpid())
 
 
@@ -90,7 +81,6 @@ def kill_own_process(name: str = "") -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-define(kill_own_process, "cpu.kill", max_retries=1)
 define(kill_own_process, "cpu.kill_recorded", base=Recorded)
 
 
@@ -98,11 +88,6 @@ define(kill_own_process, "cpu.kill_recorded", base=Recorded)
 def kill_own_worker(name: str) -> None:
     hold(name)
     kill_own_process()
-
-
-@shared_task(name="cpu.count")
-def count(names: list[str]) -> int:
-    return len(names)
 
 
 @shared_task(name="gpu.ask")
@@ -150,5 +135,5 @@ def compute(name: str) -> None:
         run_child(ComputeChild("test", "computing_child", ("wait",)), begin, check)
 
 
-define(compute, "gpu.compute", base=Computing, card="computes")
-define(compute, "gpu.compute_too_long", base=Limited, card="computes")
+define(compute, "gpu.compute", base=Recorded, time_limit=60, card="computes")
+define(compute, "gpu.compute_too_long", base=Recorded, time_limit=1, card="computes")

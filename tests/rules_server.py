@@ -30,8 +30,8 @@ OVERSIZED = 10_000_000  # characters
 class RulesServer:
     """`url` is its address, `log` the file with a line for each call.  May be used from several threads."""
 
-    def __init__(self, log: Path, key: str = KEY) -> None:
-        self.log, self.key, self.url = log, key, ""
+    def __init__(self, log: Path) -> None:
+        self.log, self.key, self.url = log, KEY, ""
         self._lock = threading.Lock()
         self._faults: list[list[Any]] = []  # of each its schema, kind, seconds, and how often it still happens
 
@@ -57,14 +57,11 @@ class RulesServer:
         """The status, the body and the headers of a reply."""
         schema = request["response_format"]["json_schema"]["name"]
         kind, seconds = self._take(schema)
-        status, headers, usage = 200, dict[str, str](), {"prompt_tokens": 0, "completion_tokens": 0}
         try:
-            body = complete(request, RULES)
+            status, body, headers = _with_fault(kind, seconds, complete(request, RULES), request)
         except NoRule as error:
-            status, body = 400, error_body(str(error), "no_rule")
-        else:
-            status, body, headers = _with_fault(kind, seconds, body, request)
-            usage = body.get("usage", usage)
+            status, body, headers = 400, error_body(str(error), "no_rule"), {}
+        usage = body.get("usage") or {"prompt_tokens": 0, "completion_tokens": 0}
         if kind == "hang":
             time.sleep(seconds)
             status = 499 if is_gone() else status
@@ -89,9 +86,9 @@ def _with_fault(kind: str, seconds: float, body: dict[str, Any], request: dict[s
     errors = {"quota": (429, "insufficient_quota"), "500": (500, None), "context": (400, "context_length_exceeded")}
     if kind in errors:
         return errors[kind][0], error_body(f"a requested fault: {kind}", errors[kind][1]), {}
-    choice = body["choices"][0]
-    text, message = choice["message"]["content"], choice["message"]
-    reply = json.loads(text)
+    choice, user = body["choices"][0], request["messages"][-1]["content"]
+    message, reply = choice["message"], json.loads(choice["message"]["content"])
+    text = message["content"]
     if kind == "refusal":
         message["refusal"] = "I'm sorry, I can't help with that."  # beside a content that could be used
     elif kind == "truncated":
@@ -101,19 +98,16 @@ def _with_fault(kind: str, seconds: float, body: dict[str, Any], request: dict[s
     elif kind == "another_schema":
         message["content"] = json.dumps({"another": 1})
     elif kind == "oversized":
-        large = {name: "x" * OVERSIZED if isinstance(value, str) else value for name, value in reply.items()}
-        message["content"] = json.dumps(large)
+        message["content"] = json.dumps({**reply, "scratchpad": "x" * OVERSIZED})
     elif kind == "unchanged":
-        user = request["messages"][-1]["content"]
         current = json_section(user, "Current delta vector")[section(user, "Target cluster").strip()]
         message["content"] = json.dumps({**reply, "delta": current})
     return 200, body, {}
 
 
 @contextmanager
-def rules_server(log: Path, key: str = KEY) -> Iterator[RulesServer]:
-    """The server, while the block runs."""
-    rules = RulesServer(log, key)
+def rules_server(log: Path) -> Iterator[RulesServer]:
+    rules = RulesServer(log)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from compatible_servers import Refusal, Server, completion, serving
-from rules_server import RulesServer, rules_server
+from rules_server import KEY, RulesServer, rules_server
 
 from orchestrator import console
 from orchestrator.cli import main
@@ -46,7 +46,7 @@ Judge = Callable[..., Done]
 def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Judge:
     """Run the command on these rows, with a key; settings given by name are those of its --config."""
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
     def run(rows: list[Any], *options: object, **settings: str | int) -> Done:
         path = tmp_path / "rows.jsonl"
@@ -66,7 +66,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 @pytest.fixture
 def rules(tmp_path: Path) -> Iterator[RulesServer]:
     """A model's endpoint."""
-    with rules_server(tmp_path / "calls.jsonl", "k") as server:
+    with rules_server(tmp_path / "calls.jsonl") as server:
         yield server
 
 

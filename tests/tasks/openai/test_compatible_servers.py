@@ -10,7 +10,6 @@ from compatible_servers import (
     KEY,
     USAGE,
     Azure,
-    LMStudio,
     NoSchema,
     OldVLLM,
     Ollama,
@@ -28,7 +27,6 @@ FAILED = {"error": {"code": 502, "message": "Provider returned error", "metadata
     ("server", "base"),
     [
         (Ollama(), "/v1"),
-        (LMStudio(), "/v1"),
         (OpenRouter(), "/api/v1"),
         (OldVLLM(), "/v1"),
         (NoSchema(), "/v1"),
