@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import queue
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,17 +48,21 @@ class Mutant:
         return f"there is no {missing[0]}" if missing else ""
 
 
-def copy_tree(folder: Path) -> None:
-    """The tracked files, with the environment of this tree."""
+@contextmanager
+def copied_tree() -> Iterator[Path]:
+    """A copy of the tracked files, with the environment of this tree."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    (folder / ".venv").symlink_to(ROOT / ".venv")
+    with tempfile.TemporaryDirectory(prefix="whetstone-mutants-") as place:
+        folder = Path(place)
+        for name in filter(None, listed.split("\0")):
+            if (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, folder / name)
+        (folder / ".venv").symlink_to(ROOT / ".venv")
+        yield folder
 
 
-def run_tests(folder: Path, tests: list[str]) -> tuple[int, str]:
+def run_tests(folder: Path, tests: Iterable[str]) -> tuple[int, str]:
     """Returns: pytest's exit status and output."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "--timeout", "120", "--no-header", *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
@@ -71,12 +76,13 @@ def run_tests(folder: Path, tests: list[str]) -> tuple[int, str]:
         return FAILED, f"FAILED (no end within {LIMIT_S} s)\n"
 
 
-def is_as_expected(number: int, mutant: Mutant, folder: Path) -> bool:
-    """Run its tests in a copy, which afterwards is as before."""
-    original, file, started = ROOT / mutant.file, folder / mutant.file, time.monotonic()
-    file.write_text(original.read_text().replace(mutant.old, mutant.new))
-    status, output = run_tests(folder, mutant.tests.split())
-    shutil.copy2(original, file)
+def is_as_expected(number: int, mutant: Mutant) -> bool:
+    """Run its tests in a copy that has it."""
+    started = time.monotonic()
+    with copied_tree() as folder:
+        file = folder / mutant.file
+        file.write_text(file.read_text().replace(mutant.old, mutant.new))
+        status, output = run_tests(folder, mutant.tests.split())
     word = {PASSED: "missed", FAILED: "found"}.get(status, f"pytest ended with {status}")
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
     seconds = time.monotonic() - started
@@ -99,26 +105,14 @@ def main() -> int:
         print("\n".join(problems) or f"all {len(chosen)} mutants can be applied")
         return 1 if problems else 0
 
-    copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
-
-    def run(numbered: tuple[int, Mutant]) -> bool:
-        folder = copies.get()
-        try:
-            return is_as_expected(*numbered, folder)
-        finally:
-            copies.put(folder)
-
-    with tempfile.TemporaryDirectory(prefix="whetstone-mutants-") as place:
-        for job in range(options.jobs):
-            copy_tree(Path(place) / str(job))
-            copies.put(Path(place) / str(job))
-        status, output = run_tests(Path(place) / "0", sorted({one for m in chosen.values() for one in m.tests.split()}))
-        if status != PASSED:
-            print(f"{output}\nThe tests fail without a mutant.")
-            return 1
-        print("without a mutant the tests pass", flush=True)
-        with ThreadPoolExecutor(options.jobs) as pool:
-            outcomes = list(pool.map(run, chosen.items()))
+    with copied_tree() as folder:
+        status, output = run_tests(folder, sorted({one for m in chosen.values() for one in m.tests.split()}))
+    if status != PASSED:
+        print(f"{output}\nThe tests fail without a mutant.")
+        return 1
+    print("without a mutant the tests pass", flush=True)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        outcomes = list(pool.map(is_as_expected, chosen, chosen.values()))
     print(f"{sum(outcomes)} of {len(outcomes)} as expected")
     return 0 if all(outcomes) else 1
 
