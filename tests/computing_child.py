@@ -27,24 +27,18 @@ def family(report: SendReport) -> dict[str, object]:
 
 
 def leave(report: SendReport) -> dict[str, object]:
-    """Print to standard output as libraries do, end, and leave a copy behind, which holds the pipe open."""
-    print("a library says hello")
-    return {"other": copy_of_this()}
+    """End, and leave a copy behind, which holds the pipe open."""
+    if other := os.fork():
+        return {"other": other}
+    while True:
+        signal.pause()
 
 
 def break_off(report: SendReport) -> dict[str, object]:
-    """As `leave`, killed in the middle of a report."""
-    copy_of_this()
+    """End in the middle of a report."""
     os.write(PIPE, b'{"stage": "one')
     os.kill(os.getpid(), signal.SIGKILL)
     return {}
-
-
-def copy_of_this() -> int:
-    if other := os.fork():
-        return other
-    while True:
-        signal.pause()
 
 
 def refuse(report: SendReport) -> dict[str, object]:

@@ -34,6 +34,13 @@ def until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
         pause.wait(0.02)
 
 
+def lives(pid: object) -> bool:
+    try:
+        return psutil.Process(int(str(pid))).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 class RefusingValkey:
     """A real Valkey on a private socket, which refuses writes inside the block of a method, as it happens in use."""
 

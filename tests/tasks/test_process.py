@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from farm_bench import until
+from farm_bench import lives, until
 
 from tasks.common import child as children
 from tasks.common.child import CardMemoryFull, ChildFailed, ComputeChild, run_child
@@ -50,13 +50,6 @@ run_child(ComputeChild("test", "computing_child", ("wait",)), lambda report: pri
 
 def child(what: str, stdin: bytes = b"") -> ComputeChild:
     return ComputeChild("test", "computing_child", (what,), stdin)
-
-
-def lives(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.mark.parametrize(

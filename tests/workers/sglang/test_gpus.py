@@ -9,9 +9,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psutil
 import pytest
-from farm_bench import Bench, until
+from farm_bench import Bench, lives, until
 from server_target import server_reply, server_target
 
 from tasks.gpu.host import CardComputes
@@ -62,13 +61,6 @@ def test_a_gpu_has_one_worker_until_that_and_its_server_have_ended(
         with pytest.raises(GpuUnavailable, match=r"^GPU 0 of this machine is in use by another worker; WHETSTONE_GPU"):
             claim(GPUS[:1])
     claim(GPUS[:1]).release()
-
-
-def lives(pid: object) -> bool:
-    try:
-        return psutil.Process(int(str(pid))).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_one_that_computes_alone_waits_for_the_others_and_new_ones_wait_for_it() -> None:

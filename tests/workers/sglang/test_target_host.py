@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 from answer_runs import evaluate
-from farm_bench import Bench, until
+from farm_bench import Bench, lives, until
 from server_target import TINY_SERVER, http_client, server_reply, server_target
 
 from tasks.common.files import unix_path
@@ -27,13 +27,6 @@ from tasks.task import GiveBack
 from workers.embedded.models import embedded_model
 from workers.sglang.host import LocalTargetHost
 from workers.sglang.identity import SAMPLE_BYTES, weights_fingerprint
-
-
-def lives(pid: object) -> bool:
-    try:
-        return psutil.Process(int(str(pid))).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_a_server_is_started_once_for_all_tasks_and_outlives_their_threads(host: LocalTargetHost) -> None:
