@@ -21,7 +21,7 @@ from workers.queues import worker_command
 
 ROOT = Path(__file__).parents[1]
 USER, PASSWORD = "somebody", "a long password"
-DIMENSIONS = 12
+COMMAND = [sys.executable, "-m", "orchestrator", "flower"]
 
 
 class Flower:
@@ -33,7 +33,7 @@ class Flower:
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [*command(), "--port", "0", "--outputs", str(self.outputs), "--data", str(self.folder / "data")],
+            [*COMMAND, "--port", "0", "--outputs", str(self.outputs), "--data", str(self.folder / "data")],
             env={**environment(), "WHETSTONE_REDIS_URL": self.redis_url, "FLOWER_BASIC_AUTH": f"{USER}:{PASSWORD}"},
             cwd=ROOT, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -54,17 +54,12 @@ class Flower:
         found: list[dict[str, Any]] = self.client.get("/api/runs").json()["runs"]
         return next(each for each in found if each["run"] == run)
 
-    def rows(self) -> dict[str, dict[str, Any]]:
-        """What the list of tasks shows, by the tasks' ids."""
-        asked = {
-            "draw": 1, "start": 0, "length": 100, "order[0][column]": 0, "order[0][dir]": "asc",
-            "columns[0][data]": "name", "search[value]": "",
-        }  # fmt: skip
-        return {row["uuid"]: row for row in self.client.post("/tasks/datatable", data=asked).json()["data"]}
-
-
-def command() -> list[str]:
-    return [sys.executable, "-m", "orchestrator", "flower"]
+    def row(self, task: str) -> dict[str, Any]:
+        """What the list of tasks shows of one."""
+        asked = {"draw": 1, "start": 0, "length": 100, "order[0][column]": 0, "order[0][dir]": "asc"}
+        asked |= {"columns[0][data]": "name", "search[value]": ""}
+        rows: list[dict[str, Any]] = self.client.post("/tasks/datatable", data=asked).json()["data"]
+        return next(row for row in rows if row["uuid"] == task)
 
 
 def environment() -> dict[str, str]:
@@ -83,13 +78,12 @@ def parked_run(outputs: Path, store: Store, redis_url: str, run: str) -> None:
     """A run that a person would find parked: its folder, its settings, and its plan in the store."""
     folder = outputs / run
     folder.mkdir(parents=True, exist_ok=True)
-    overrides = [f"OUTPUT_DIR={folder}", f"FARM={redis_url}"]
-    settings = load_settings(ROOT / "configs" / "embedded.config", overrides)
+    settings = load_settings(ROOT / "configs" / "embedded.config", [f"OUTPUT_DIR={folder}", f"FARM={redis_url}"])
     write_config(settings, folder / "config")
     (folder / "run.json").write_text(f'{{"id": "{run}", "kind": "evolve"}}')
     (folder / "parked.json").write_text('{"reason": "score of g0_pop0 failed", "failures": []}')
     store.put_run(make_run(settings, run))
-    store.put_plan(run, Plan("population", 0, (Candidate(0, (0.0,) * DIMENSIONS),)))
+    store.put_plan(run, Plan("population", 0, (Candidate(0, (0.0,) * 12),)))
     store.restore_usage(run, {"requests": 7, "cost_usd": 1.25})
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ import yaml
 from dotted_values import with_value
 from rules_server import KEY, RulesServer
 from spec_checker import artifacts_of
+
+from workers.embedded.models import cache_folder
 
 ROOT = Path(__file__).parents[2]
 # Small enough for many runs, large enough for merges, mutations, clones and a validation set.
@@ -69,10 +72,6 @@ def hook(event, arguments):
 sys.addaudithook(hook)
 sys.exit(main())
 """
-
-
-def cache_folder() -> Path:
-    return Path(os.environ.get("WHETSTONE_CACHE") or Path.home() / ".cache" / "whetstone")
 
 
 @dataclass
@@ -135,10 +134,7 @@ class RunFolder:
         return [call for call, _ in self.answer_times(log)]
 
     def answer_times(self, log: str) -> list[tuple[str, float]]:
-        """Each rightly answered call with the time of its answer, in seconds since 1970.
-
-        A line of the log that a kill cut short is left out.
-        """
+        """Each rightly answered call with the time of its answer; without a line that a kill cut short."""
         found = list[tuple[str, float]]()
         for path in (self.farm / "logs" / log, self.folder / log):
             for line in path.read_text().splitlines() if path.exists() else ():
@@ -153,16 +149,15 @@ class RunFolder:
         return sum(len(self.answered(log)) for log in LOGS)
 
     def repeated(self, losses: Sequence[tuple[float, float]] = (), twice: Sequence[str] = ()) -> list[str]:
-        """Calls that were answered more than once; those in `twice` more than twice.
+        """Calls that were answered more than once; those in `twice`, which a calm run repeats, more than twice.
 
-        An undisturbed run asks the plain model the questions that order the front twice: its own `repeated` has these.
-        In each interval of `losses`, in seconds since 1970, an answer may have been lost with the process that was to
-        store it: its second request is not counted.
+        In each interval of `losses` an answer may have been lost with the process that was to store it: its second
+        request is not counted.
         """
-        times: dict[str, list[float]] = {}
+        times: dict[str, list[float]] = defaultdict(list)
         for log in LOGS:
             for call, at in self.answer_times(log):
-                times.setdefault(call, []).append(at)
+                times[call].append(at)
 
         def was_lost(at: float) -> bool:
             return any(begin - UNSTORED_S <= at <= end + UNSTORED_S for begin, end in losses)
@@ -303,14 +298,10 @@ def environment() -> dict[str, str]:
 
 def start(command: list[str]) -> subprocess.Popen[str]:
     # A shell that starts the tests in the background ignores SIGINT, and a child inherits that.
-    handler = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return subprocess.Popen(
-            command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-    finally:
-        signal.signal(signal.SIGINT, handler)
+    return subprocess.Popen(
+        ["env", "--default-signal=INT", *command], cwd=ROOT, env=environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
 
 
 def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:

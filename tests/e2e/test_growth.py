@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_folder import LOGS, RunFolder, cache_folder, environment, finish, wait_until
+from run_folder import LOGS, RunFolder, environment, finish, wait_until
 
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from tasks.store.client import connect
 from tasks.store.workers import WorkerRegistry
 from workers.embedded import farm as control
+from workers.embedded.models import cache_folder
 
 LONGER = {"POPULATION_SIZE": "6", "TARGET_MAX_NEW_TOKENS": "48", "TRAINING": "0-5"}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from farm_bench import until
-from flower_process import Flower, command, cpu_worker, environment, failing_score, parked_run
+from flower_process import COMMAND, Flower, cpu_worker, environment, failing_score, parked_run
 
 from tasks.records import Failure
 from tasks.store.address import queues_url, store_url
@@ -63,7 +63,7 @@ def test_a_page_is_for_those_who_have_the_password(scene: Scene) -> None:
 
 def test_tasks_and_runs_are_listed_with_where_they_belong_cost_and_failures(scene: Scene) -> None:
     task = scene.tasks["second"]
-    row = scene.flower.rows()[task]
+    row = scene.flower.row(task)
     assert (row["run"], row["generation"], row["individual"]) == ("second", "0", "g0_pop0")
     assert f'action="/task/retry/{task}"' in scene.flower.client.get(f"/task/{task}").text
     told = scene.flower.run("second")
@@ -150,7 +150,7 @@ def test_without_a_password_an_address_or_a_history_of_its_own_it_does_not_start
     (tmp_path / "history.dat").write_bytes(b"a pickle")
     (tmp_path / "history.dat").chmod(0o666)  # another user could have written it
     own = {**environment(), "WHETSTONE_REDIS_URL": valkey_url, **given}
-    started = [*command(), "--port", "0", "--data", str(tmp_path)]
+    started = [*COMMAND, "--port", "0", "--data", str(tmp_path)]
     done = subprocess.run(started, env=own, check=False, capture_output=True, text=True)
     assert (done.returncode, len(done.stderr.splitlines())) == (status, 1), done.stderr
     assert ("history.dat" in done.stderr) == (status == 2)
