@@ -1,8 +1,6 @@
 """Real SGLang on a real GPU: `WHETSTONE_GPU_MODEL=FOLDER pytest -m gpu tests/gpu`, see docs/farm.md.
 
-Two servers of the same model stand on one GPU, one of them started with deterministic inference.  What a test says
-when it fails is printed at once, and appended to the file that WHETSTONE_GPU_FAILURES names: a run that is cut has lost
-nothing.
+Two servers of the same model stand on one GPU, one of them started with deterministic inference.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ from workers.sglang.gpus import GPU_VARIABLE, SHARED
 from workers.sglang.host import LocalTargetHost
 
 MODEL_VARIABLE = "WHETSTONE_GPU_MODEL"
-FAILURES_VARIABLE = "WHETSTONE_GPU_FAILURES"
 COMMAND = os.environ.get("WHETSTONE_GPU_COMMAND") or f"{sys.executable} -m sglang.launch_server"
 SAMPLE = Path(__file__).parents[2] / "configs/data/sample.jsonl"
 ARGUMENTS = "--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.5 --max-total-tokens 200000"
@@ -70,11 +67,7 @@ class Server:
 
 def host_in(folder: Path) -> LocalTargetHost:
     """A host that shares the first GPU with others."""
-    return LocalTargetHost(
-        folder,
-        "gpu",
-        {**os.environ, "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0"), GPU_VARIABLE: SHARED},
-    )
+    return LocalTargetHost(folder, "gpu", {"CUDA_VISIBLE_DEVICES": "0", **os.environ, GPU_VARIABLE: SHARED})
 
 
 def target_of(model: str, arguments: str, lifecycle: Literal["resident", "restart"] = "resident") -> Target:
@@ -93,18 +86,6 @@ def labels_of(model: str) -> np.ndarray:
     labels[sorted(numbers)] = 1
     labels[sorted(ends)] = 0
     return labels
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if not report.failed:
-        return
-    crash = getattr(report.longrepr, "reprcrash", None)
-    print(f"\n{report.nodeid} ({report.when}): {crash or report.longreprtext}", file=sys.stderr, flush=True)
-    if path := os.environ.get(FAILURES_VARIABLE):
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(
-                f"{report.nodeid} ({report.when})\n{report.longreprtext}\n{report.capstdout}{report.capstderr}\n"
-            )
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,108 +37,88 @@ ARGUMENTS = (
 )
 SYSTEMS = (SYSTEM, "Answer in one sentence.", "You are careful. Show how you found the answer.")
 ANSWERS, TOKENS, IN_FLIGHT, READY_S = 100, 64, 16, 300
-MODULE = "processor_best"
 
 
-@dataclass(frozen=True)
-class PlainServer:
-    """A server without Whetstone's plugin, with the folder of the exported file on its module path."""
-
-    url: str
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    def ask(self, prompt: Sequence[int], stops: Sequence[int], **given: Any) -> str:
-        """The greedy answer; `logit_bias` goes into the sampling parameters, `processor` selects the file."""
-        sampling: dict[str, Any] = {"temperature": 0, "max_new_tokens": TOKENS, "stop_token_ids": list(stops)}
-        if "logit_bias" in given:
-            sampling["logit_bias"] = given["logit_bias"]
-        body = {"input_ids": list(prompt), "sampling_params": sampling}
-        if "processor" in given:
-            body["custom_logit_processor"] = given["processor"]
-            sampling["custom_params"] = {"strength": given.get("strength", 1.0)}
-        reply = httpx.post(f"{self.url}/generate", json=body, timeout=300, trust_env=False)
-        assert reply.status_code == 200, reply.text[:1000]
-        return str(reply.json()["text"])
-
-    def answers(self, prompts: Sequence[Sequence[int]], stops: Sequence[int], **given: Any) -> list[str]:
-        with ThreadPoolExecutor(IN_FLIGHT) as pool:
-            return list(pool.map(lambda prompt: self.ask(prompt, stops, **given), prompts))
-
-
-def start_server(model: str, folder: Path) -> PlainServer:
+@contextmanager
+def plain_server(model: str, folder: Path) -> Iterator[str]:
+    """The address of a server without Whetstone's plugin, with the folder of the exported file on its module path."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
     command = [*shlex.split(COMMAND), "--model-path", model, "--host", "127.0.0.1", "--port", str(port)]
-    command += shlex.split(ARGUMENTS)
-    log = folder / "server.log"
+    log, environment = folder / "server.log", {"CUDA_VISIBLE_DEVICES": "0", **os.environ, "PYTHONPATH": path}
     with log.open("wb") as out:
-        gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
-        environment = {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": gpu}
         process = subprocess.Popen(
-            command, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
-        )
-    server = PlainServer(f"http://127.0.0.1:{port}", process, log)
-    deadline = time.monotonic() + READY_S
-    while True:
-        if process.poll() is not None or time.monotonic() > deadline:
-            os.killpg(process.pid, signal.SIGKILL)
-            pytest.fail(f"the server did not become ready:\n{log.read_text(errors='replace')[-4000:]}")
-        try:
-            if httpx.get(f"{server.url}/health", timeout=30, trust_env=False).status_code == 200:
-                return server
-        except httpx.TransportError:
+            [*command, *shlex.split(ARGUMENTS)],
+            env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    try:
+        deadline = time.monotonic() + READY_S
+        while not is_healthy(url := f"http://127.0.0.1:{port}"):
+            text = log.read_text(errors="replace")
+            assert process.poll() is None and time.monotonic() < deadline, f"it did not become ready:\n{text[-4000:]}"
             time.sleep(0.5)
+        yield url
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+
+
+def is_healthy(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", timeout=30, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 @dataclass(frozen=True)
 class Exported:
-    """The string that names the file, the server that has it, questions, and the biases of the vocabulary."""
+    """The string that names the file, a server that has it, questions, and the biases of the vocabulary."""
 
     processor: str
-    server: PlainServer
+    url: str
     prompts: list[list[int]]
     stops: list[int]
     biases: dict[str, float]
 
-    def reference(self, strength: float) -> list[str]:
-        biases = {token: strength * bias for token, bias in self.biases.items()}
-        return self.server.answers(self.prompts, self.stops, logit_bias=biases)
+    def answers(self, sampling: dict[str, Any], **body: Any) -> list[str]:
+        """The greedy answers to all prompts."""
+        greedy = {"temperature": 0, "max_new_tokens": TOKENS, "stop_token_ids": self.stops, **sampling}
+
+        def ask(prompt: list[int]) -> str:
+            asked = {"input_ids": prompt, "sampling_params": greedy, **body}
+            reply = httpx.post(f"{self.url}/generate", json=asked, timeout=300, trust_env=False)
+            assert reply.status_code == 200, reply.text[:1000]
+            return str(reply.json()["text"])
+
+        with ThreadPoolExecutor(IN_FLIGHT) as pool:
+            return list(pool.map(ask, self.prompts))
 
 
 @pytest.fixture(scope="module")
 def exported(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
     folder, tokenizer, labels = tmp_path_factory.mktemp("export"), load_tokenizer(model), labels_of(model)
-    examples = load_examples(SAMPLE)
-    asked = [(system, one) for system in SYSTEMS for one in examples][:ANSWERS]
+    asked = [(system, one) for system in SYSTEMS for one in load_examples(SAMPLE)][:ANSWERS]
     prompts = [list(render(tokenizer, system, TEMPLATE, one.context, one.question)) for system, one in asked]
-    stops = sorted(answer_ends(tokenizer))
     deltas = np.random.default_rng(7).normal(0, 2, CLUSTERS).astype(np.float32)
     by_cluster = {str(cluster): float(delta) for cluster, delta in enumerate(deltas)}
-    file = folder / f"{MODULE}.py"
-    file.write_text(
-        render_file(SGLANG, by_cluster, labels, CLUSTERING, [], ModelCheck(name=model, **model_hashes(model)))
-    )
+    file, check = folder / "processor_best.py", ModelCheck(name=model, **model_hashes(model))
+    file.write_text(render_file(SGLANG, by_cluster, labels, CLUSTERING, [], check))
     command = [sys.executable, str(file), "--string"]
     processor = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    server = start_server(model, folder)
-    try:
-        biases = {str(token): float(deltas[label]) for token, label in enumerate(labels.tolist())}
-        yield Exported(processor, server, prompts, stops, biases)
-    finally:
-        os.killpg(server.process.pid, signal.SIGKILL)
-        server.process.wait(30)
+    biases = {str(token): float(deltas[label]) for token, label in enumerate(labels.tolist())}
+    with plain_server(model, folder) as url:
+        yield Exported(processor, url, prompts, sorted(answer_ends(tokenizer)), biases)
 
 
 @pytest.mark.parametrize("strength", [1.0, 0.5])
 def test_a_hundred_greedy_answers_are_those_of_the_engines_logits_plus_the_biases(
     exported: Exported, strength: float
 ) -> None:
-    ask, reference = exported.server.answers, exported.reference(strength)
-    steered = ask(exported.prompts, exported.stops, processor=exported.processor, strength=strength)
-    plain = ask(exported.prompts, exported.stops)
+    biases = {token: strength * bias for token, bias in exported.biases.items()}
+    reference, plain = exported.answers({"logit_bias": biases}), exported.answers({})
+    steered = exported.answers({"custom_params": {"strength": strength}}, custom_logit_processor=exported.processor)
     equal = sum(a == b for a, b in zip(steered, reference, strict=True))
     changed = sum(a != b for a, b in zip(steered, plain, strict=True))
     print(f"{equal} of {len(steered)} answers equal the reference, {changed} differ from the plain model's")

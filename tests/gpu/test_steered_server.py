@@ -55,21 +55,6 @@ def oracle(model: str, server: Server) -> Oracle:
     return Oracle(model, server.labels)
 
 
-def agreement(oracle: Oracle, server: Server, asked: list, found: list[Generated]) -> tuple[int, int, int]:
-    """Places that are clear, places in all, and clear places whose token steering changed; fails on a difference."""
-    clear = places = changed = 0
-    for (prompt, wanted), answer in zip(asked, found, strict=True):
-        logits = oracle.logits(server.prompts[prompt], answer.output_ids, wanted)
-        unsteered = oracle.logits(server.prompts[prompt], answer.output_ids, [0.0] * CLUSTERS).argmax(-1)
-        top = logits.topk(2, dim=-1)
-        is_clear = (top.values[:, 0] - top.values[:, 1]) > CLEAR
-        served = torch.tensor(answer.output_ids, device="cuda")
-        assert torch.equal(served[is_clear], top.indices[is_clear, 0]), f"question {prompt}"
-        clear, places = clear + int(is_clear.sum()), places + len(served)
-        changed += int((served != unsteered)[is_clear].sum())
-    return clear, places, changed
-
-
 @pytest.mark.parametrize("kind", ["plain", "deterministic"])
 def test_greedy_answers_are_those_of_a_plain_loop_with_the_same_bias(
     servers: Mapping[str, Server], oracle: Oracle, kind: str
@@ -80,8 +65,16 @@ def test_greedy_answers_are_those_of_a_plain_loop_with_the_same_bias(
     asked = [(question, person) for question in range(24) for person in people]
     lengths = random.integers(4, 96, len(asked)).tolist()
     requests = [server.request(q, person, new=new) for (q, person), new in zip(asked, lengths, strict=True)]
-    # When they answer, every clear place holds the token of the loop
-    clear, places, changed = agreement(oracle, server, asked, server.answers(requests))
+    clear = places = changed = 0
+    for (question, person), answer in zip(asked, server.answers(requests), strict=True):
+        # When they answer, every clear place holds the token of the loop
+        top = oracle.logits(server.prompts[question], answer.output_ids, person).topk(2, dim=-1)
+        is_clear = (top.values[:, 0] - top.values[:, 1]) > CLEAR
+        served = torch.tensor(answer.output_ids, device="cuda")
+        assert torch.equal(served[is_clear], top.indices[is_clear, 0]), f"question {question}"
+        unsteered = oracle.logits(server.prompts[question], answer.output_ids, deltas()).argmax(-1)
+        clear, places = clear + int(is_clear.sum()), places + len(served)
+        changed += int((served != unsteered)[is_clear].sum())
     print(f"{kind}: {clear} clear of {places} places, steering changed the token in {changed}")
     assert clear > 0.6 * places and changed > 0.05 * clear
 
@@ -158,25 +151,25 @@ def test_the_prefix_cache_keeps_prompts_and_no_answers(server: Server, prompt: i
     assert 0 < again.cached_tokens <= len(request.input_ids), (again, len(request.input_ids), answer)
 
 
-DELTAS = [0.0] * (CLUSTERS - 1)  # one too few
 BAD = [
-    None, {}, [], {"clustering": "x", "deltas": []}, {"clustering": CLUSTERING}, {"deltas": [0.0] * CLUSTERS},
-    {"clustering": "f" * 16, "deltas": [0.0] * CLUSTERS}, {"clustering": "../" * 8, "deltas": [0.0] * CLUSTERS},
-    {"clustering": CLUSTERING, "deltas": [0.0] * CLUSTERS, "more": 1}, {"clustering": CLUSTERING, "deltas": DELTAS},
-    *({"clustering": CLUSTERING, "deltas": [*DELTAS, bad]} for bad in ("1", None, 1e9, True, [0.0])),
-]  # fmt: skip
+    None,
+    [],
+    {"clustering": CLUSTERING},
+    {"clustering": "f" * 16, "deltas": deltas()},
+    {"clustering": "../" * 8, "deltas": deltas()},
+    {"clustering": CLUSTERING, "deltas": deltas()[1:]},
+    {"clustering": CLUSTERING, "deltas": deltas(c3=1e9)},
+]
 
 
 def test_bad_parameters_are_refused_and_the_server_lives(server: Server) -> None:
     good = request_body(server.request(0, deltas()))
+    bad = [{**good, "sampling_params": {**good["sampling_params"], "custom_params": params}} for params in BAD]
+    bad.append({**good, "custom_logit_processor": json.dumps({"callable": "80049500"})})
     http, headers = http_client(server.url, 30), {"Authorization": f"Bearer {server.key}"}
-    for params in BAD:
-        bad = {**good, "sampling_params": {**good["sampling_params"], "custom_params": params}}
-        reply = http.post("/generate", json=bad, headers=headers)
-        assert reply.status_code == 400, (params, reply.status_code, reply.text)
-    foreign = {**good, "custom_logit_processor": json.dumps({"callable": "80049500"})}
-    reply = http.post("/generate", json=foreign, headers=headers)
-    assert reply.status_code == 400
+    for body in bad:
+        reply = http.post("/generate", json=body, headers=headers)
+        assert reply.status_code == 400, (body, reply.status_code, reply.text)
     assert server.answers([server.request(0, deltas(c1=-1.0))])[0].completion_tokens > 0
 
 
@@ -194,12 +187,9 @@ def test_the_server_listens_on_its_socket_and_no_longer_on_a_port(server: Server
 def test_a_server_killed_in_mid_batch_is_brought_back(server: Server) -> None:
     # Given a server whose scheduler is killed while it answers
     url = server.url
-    schedulers = [
-        p for p in psutil.process_iter(["cmdline"]) if "sglang::scheduler" in " ".join(p.info["cmdline"] or [])
-    ]
     before = server_process(server.host).pid
-    group = os.getpgid(before)
-    [scheduler] = [p for p in schedulers if os.getpgid(p.pid) == group]
+    running = [(p, " ".join(p.info["cmdline"] or [])) for p in psutil.process_iter(["cmdline"])]
+    [scheduler] = [p for p, line in running if "sglang::scheduler" in line and os.getpgid(p.pid) == os.getpgid(before)]
     answered: list[int] = []
 
     def kill(index: int, answer: Generated) -> None:

@@ -1,5 +1,4 @@
-"""Where SGLang listens, on uvicorn and a stand-in for its start, whose warm-up thread asks the server's port; what its
-prefix cache keeps."""
+"""Where SGLang listens, on uvicorn and a stand-in for its start, whose warm-up thread asks the server's port."""
 
 from __future__ import annotations
 
@@ -8,15 +7,12 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import pytest
 from farm_bench import until
 from server_target import http_client
 
 from tasks.common.files import unix_url
 from workers.steering import DESCRIPTOR_VARIABLE, SOCKET_VARIABLE
-from workers.steering.farm import free_answer, take_listening
 
 # SGLang's order: the plugin is loaded, the model is loaded, uvicorn starts, and then the warm-up thread asks.
 SERVER = """
@@ -74,19 +70,3 @@ def test_a_server_warms_up_on_its_port_and_then_listens_on_its_socket_alone(tmp_
     finally:
         server.terminate()
         server.wait(10)
-
-
-def test_a_server_that_no_worker_started_listens_as_its_arguments_say() -> None:
-    for environment in ({}, {SOCKET_VARIABLE: "/run/server.sock"}):
-        assert take_listening(environment) is None
-
-
-@pytest.mark.parametrize("options", [{}, {"is_insert": True}, {"is_insert": False}])
-def test_an_answer_that_has_ended_is_not_inserted(options: dict[str, Any]) -> None:
-    ended: list[tuple[str, bool, int]] = []
-
-    def cache_finished_req(_: None, request: str, is_insert: bool = True, *, kv_len_to_handle: int) -> None:
-        ended.append((request, is_insert, kv_len_to_handle))
-
-    free_answer(cache_finished_req, None, "request", kv_len_to_handle=7, **options)
-    assert ended == [("request", False, 7)]

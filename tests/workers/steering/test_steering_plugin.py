@@ -97,8 +97,7 @@ class Server:
     def __init__(self, hooks: dict[str, Any], requests: list[Any]) -> None:
         self._hooks = hooks
         self.reqs = [self._scheduled(request) for request in requests]
-        pool = SimpleNamespace(req_to_token=torch.zeros(9, 4))
-        self._runner = SimpleNamespace(req_to_token_pool=pool)
+        self._runner = SimpleNamespace(req_to_token_pool=SimpleNamespace(req_to_token=torch.zeros(9, 4)))
         self._places = torch.tensor([8, 3, 5])[: len(requests)]
         self.info = SimpleNamespace(device="cpu")
         self._hook("SamplingBatchInfo.adjusted_from_schedule_batch")(None, self.info, self, WIDTH)
@@ -110,9 +109,8 @@ class Server:
     def _scheduled(self, request: Any) -> Any:
         sampling = {"custom_params": request.custom_params}
         body = SimpleNamespace(custom_logit_processor=request.custom_logit_processor, sampling_params=sampling)
-        manager = SimpleNamespace(
-            server_args=SimpleNamespace(speculative_algorithm=None), model_config=SimpleNamespace(vocab_size=WIDTH)
-        )
+        arguments, config = SimpleNamespace(speculative_algorithm=None), SimpleNamespace(vocab_size=WIDTH)
+        manager = SimpleNamespace(server_args=arguments, model_config=config)
 
         def refuse_processors(manager: Any, body: Any, input_ids: list[int]) -> None:
             assert body.custom_logit_processor is None  # the server is not started with the option for them
@@ -166,17 +164,18 @@ def test_a_chat_completion_without_any_parameters_is_steered(hooks: dict[str, An
 
 
 def test_the_system_prompt_is_for_clients_that_bring_none(hooks: dict[str, Any], folder: Path, tmp_path: Path) -> None:
-    request = converted(hooks, chat())
-    assert [(one.role, one.content) for one in request.messages] == [("system", PROMPT), ("user", "user")]
+    def messages(request: Any) -> list[tuple[str, str]]:
+        return [(one.role, one.content) for one in request.messages]
+
+    request, prompted = converted(hooks, chat()), [("system", PROMPT), ("user", "user")]
+    assert messages(request) == prompted
     assert is_cluster_bias(request.custom_logit_processor) and request.custom_params["clustering"] == HASH
     for own in ("system", "developer"):
-        assert [one.role for one in converted(hooks, chat(own, "user")).messages] == [own, "user"]
-
-
-def test_a_system_prompt_alone_is_served_without_steering(hooks: dict[str, Any], folder: Path, tmp_path: Path) -> None:
+        assert messages(converted(hooks, chat(own, "user"))) == [(own, own), ("user", "user")]
+    # A system that is a prompt alone is served without steering
     (folder / "system.json").write_text(system_text(read_steering(tmp_path / "run", ONE_SENTENCE)))
     request = converted(registered(hooks), chat())
-    assert [(one.role, one.content) for one in request.messages] == [("system", PROMPT), ("user", "user")]
+    assert messages(request) == prompted
     assert (request.custom_logit_processor, request.custom_params) == (None, None)
 
 
@@ -206,6 +205,9 @@ def test_a_server_with_a_damaged_system_does_not_start(
 
 
 def test_a_server_of_another_model_does_not_start(hooks: dict[str, Any], folder: Path, tmp_path: Path) -> None:
+    def start_with(model: Path) -> None:
+        made(None, SimpleNamespace(server_args=SimpleNamespace(model_path=str(model))), "arguments")
+
     made_for, other = tmp_path / "made for", tmp_path / "other"
     for number, model in enumerate((made_for, other)):
         model.mkdir()
@@ -214,15 +216,6 @@ def test_a_server_of_another_model_does_not_start(hooks: dict[str, Any], folder:
     check = {"name": "ours", **model_hashes(str(made_for))}
     path.write_text(json.dumps({**json.loads(path.read_text()), "model": check}))
     [made] = [hook for name, hook in registered(hooks).items() if name.endswith("TokenizerManager.__init__")]
-    for same in (str(made_for), "nobody/no-such-model"):
-        made(None, SimpleNamespace(server_args=SimpleNamespace(model_path=same)), "arguments")
+    start_with(made_for)
     with pytest.raises(SystemExit, match=f"{other} is not ours, .* config"):
-        made(None, SimpleNamespace(server_args=SimpleNamespace(model_path=str(other))), "arguments")
-
-
-def test_the_labels_that_are_checked_at_the_start_are_those_that_requests_read(
-    hooks: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(LABELS_VARIABLE, str(tmp_path))
-    with pytest.raises(SystemExit, match=f"no labels for clustering {HASH} in {tmp_path}"):
-        registered(hooks)
+        start_with(other)
