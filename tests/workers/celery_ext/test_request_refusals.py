@@ -48,6 +48,7 @@ def test_no_message_is_lost_to_a_worker_whose_writes_are_refused(bench: Bench) -
     until(lambda: bench.ended("first") == 1, 20)
     # And when it is full as the worker takes a message, which it cannot record
     before = logged(bench, "openai", "the store refuses: OOM")
+    until(lambda: bench.broker.info("clients")["blocked_clients"])  # it waits for a message
     with suspended(worker.pid):
         bench.app.send_task("openai.hold", ("second",))
         until(lambda: bench.broker.llen("openai") == 0)

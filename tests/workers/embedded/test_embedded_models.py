@@ -1,4 +1,4 @@
-"""The embedded model: the known one, with its template and its end of a turn, and no other."""
+"""The embedded model is the known one and no other."""
 
 from __future__ import annotations
 
@@ -6,20 +6,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from transformers import AutoTokenizer
 
-from tasks.gpu.prompt import answer_ends, render
 from workers.embedded.models import GGUF, ModelUnavailable, embedded_model
-
-
-def test_the_model_has_the_template_and_the_end_of_the_instruct_model() -> None:
-    tokenizer = AutoTokenizer.from_pretrained(embedded_model())
-    assert answer_ends(tokenizer) == {2}
-    text = tokenizer.decode(render(tokenizer, "Be brief.", "{context}\n\n{query}", "Sales: 12\n", "Sales?"))
-    assert text == (
-        "<|im_start|>system\nBe brief.<|im_end|>\n"
-        "<|im_start|>user\nSales: 12\n\n\nSales?<|im_end|>\n<|im_start|>assistant\n"
-    )
 
 
 def test_a_wheel_that_is_not_the_known_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.collect.collection import Compression, compression_messages
@@ -55,25 +55,12 @@ def test_steps_shorten_the_answers_and_return_when_they_become_wrong() -> None:
     for step in range(20):
         target = "0" if step % 2 == 0 else "2"
         proposal = reflect(deltas, scratchpad, target, answers())
+        assert abs(proposal.delta) <= 8
         deltas[target], scratchpad = proposal.delta, proposal.scratchpad
         seen.append((answers()[0].tokens, sum(response.is_correct for response in answers())))
     # Then answers become shorter without loss, and the deltas return from where they are wrong
     assert min(tokens for tokens, correct in seen if correct == 4) <= 0.6 * start[0].tokens
     assert (0 in {correct for _, correct in seen}) and seen[-1][1] == 4
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    st.sampled_from(list(ZERO)),
-    st.floats(-20, 20),
-    st.lists(st.tuples(st.floats(0, 300), st.integers(0, 4)), max_size=6),
-)
-def test_every_proposal_is_valid_and_bounded(target: str, current: float, seen: list[tuple[float, int]]) -> None:
-    deltas, scratchpad = {**ZERO, target: current}, ""
-    for tokens, correct in seen:
-        proposal = reflect(deltas, scratchpad, target, responses(tokens, correct))
-        assert abs(proposal.delta) <= 8 or abs(proposal.delta) < abs(deltas[target])
-        deltas[target], scratchpad = proposal.delta, proposal.scratchpad
 
 
 def asked(deltas: dict[str, float], summary: str, given: list[JudgedAnswer]) -> Rewrite:

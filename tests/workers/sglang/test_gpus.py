@@ -23,23 +23,19 @@ from workers.sglang.host import LocalTargetHost
 GPUS = [Gpu(index, f"GPU {index}") for index in range(4)]
 
 
-@pytest.mark.parametrize(
-    ("environment", "indices"),
-    [
-        ({}, [0, 1, 2, 3]),
-        ({"CUDA_VISIBLE_DEVICES": "2,0"}, [2, 0]),
-        ({"WHETSTONE_GPU": "3"}, [3]),
-        ({"WHETSTONE_GPU": "1", "CUDA_VISIBLE_DEVICES": "2,0"}, [1]),
-    ],
-)
-def test_the_environment_selects_the_gpus_of_a_worker(environment: dict[str, str], indices: list[int]) -> None:
-    assert [gpu.index for gpu in eligible(GPUS, environment)] == indices
-
-
-@pytest.mark.parametrize("environment", [{"WHETSTONE_GPU": "4"}, {"CUDA_VISIBLE_DEVICES": ""}])
-def test_a_gpu_that_does_not_exist_is_an_error_that_names_the_variable(environment: dict[str, str]) -> None:
-    with pytest.raises(GpuUnavailable, match=f"^{next(iter(environment))} is "):
-        eligible(GPUS, environment)
+def test_the_environment_selects_the_gpus_of_a_worker() -> None:
+    selected = {
+        "": [0, 1, 2, 3],
+        "CUDA_VISIBLE_DEVICES=2,0": [2, 0],
+        "WHETSTONE_GPU=3": [3],
+        "WHETSTONE_GPU=1 CUDA_VISIBLE_DEVICES=2,0": [1],
+    }
+    for variables, indices in selected.items():
+        environment = dict(one.split("=") for one in variables.split())
+        assert [gpu.index for gpu in eligible(GPUS, environment)] == indices
+    for name, value in (("WHETSTONE_GPU", "4"), ("CUDA_VISIBLE_DEVICES", "")):
+        with pytest.raises(GpuUnavailable, match=f"^{name} is "):
+            eligible(GPUS, {name: value})
 
 
 def test_a_gpu_has_one_worker_until_that_and_its_server_have_ended(

@@ -73,14 +73,6 @@ def test_a_server_that_does_not_start_is_explained_by_its_log_without_its_key(
     assert "[]" in (tmp_path / "target-gpu.json").read_text()
 
 
-def test_a_server_that_is_killed_while_it_starts_is_started_again(host: LocalTargetHost, tmp_path: Path) -> None:
-    mark = tmp_path / "killed"
-    first = f"if [ ! -e {mark} ]; then touch {mark}; kill -9 $$; fi"
-    command = f"sh -c '{first}; exec {TINY_SERVER} \"$@\"' sh"
-    assert server_reply(host, server_target(command=command))["model_path"] == "some/model"
-    assert mark.exists()
-
-
 def test_a_server_listens_on_a_socket_of_its_user_alone_and_requires_a_key_that_stays_secret(
     host: LocalTargetHost, tmp_path: Path
 ) -> None:
