@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from guide_records import BY_CONFIDENCE, answers, found, ticket
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tasks.guide.choose import TicketSelection, Votes, decide, judge, judged_figures, majority
 from tasks.guide.ticket import Verdict
@@ -29,21 +26,6 @@ def test_among_equal_verdicts_the_tie_break_then_the_signals_then_the_order_deci
     by_heat = dataclasses.replace(BY_CONFIDENCE, tie_break="temperature")
     sure = dataclasses.replace(by_heat, weights={"confidence": 1.0}, grid=[BY_CONFIDENCE.grid[0]] * 2)
     assert [judge(ticket(), given, rule).label_free.candidate for rule in (BY_CONFIDENCE, by_heat, sure)] == [2, 0, 2]
-
-
-votes = st.lists(st.none() | st.tuples(st.sampled_from(["pass", "fail"]), st.sampled_from([0.1, 0.5, 0.9])), max_size=6)
-
-
-@given(votes, st.sampled_from(["confidence", "temperature"]))
-def test_the_label_never_changes_the_label_free_choice(given_votes: list[Any], tie_break: Any) -> None:
-    weights = {"label_match": 5.0, "self_consistency": 1.0, "confidence": 0.5}
-    rule = dataclasses.replace(BY_CONFIDENCE, tie_break=tie_break, weights=weights)
-    on_pass, on_fail = (judge(ticket(label), answers(*given_votes), rule) for label in ("pass", "fail"))
-    assert on_pass.label_free.candidate == on_fail.label_free.candidate
-    # and the first is right exactly where some candidate is
-    verdicts = {candidate.verdict for candidate in on_pass.candidates}
-    assert on_pass.label_first.label_match == ("pass" in verdicts)
-    assert on_fail.label_first.label_match == ("fail" in verdicts)
 
 
 def tickets(*outcomes: tuple[Verdict, int, int]) -> list[Votes]:

@@ -5,20 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tasks.guide.experiences import (
     Applied,
-    Guidance,
     Operation,
     apply_operations,
     check_text,
-    edited_guidance,
-    next_guidance,
     resolve_evidence,
     sentences,
-    sort_experiences,
 )
 
 COPIED = sentences("The cable hangs loose. The lid is closed, 0.5 mm open.") | sentences("标签清晰。螺丝缺失！")
@@ -89,42 +83,3 @@ def test_budgets_take_the_first_operations_valid_or_not() -> None:
 def test_evidence_is_a_group_id_or_a_place_in_the_bundle() -> None:
     named = ("第2组", " t-7 ", "第 ３ 组", "t-3", "2", "12", "第99组", "组")
     assert resolve_evidence(named, BUNDLE) == ("t-3", "t-7", "12")
-
-
-keys = st.sampled_from(["G0", "G1", "G2", "G3", "G4", "G5"])
-any_operations = st.lists(
-    st.builds(
-        Operation,
-        op=st.sampled_from(["upsert", "remove", "merge"]),
-        key=st.none() | keys,
-        text=st.none() | st.sampled_from(["a", "b", "c", "d e", "f", "", "t-7", "x\ny"]),
-        rationale=st.none(),
-        evidence=st.lists(st.sampled_from(["第1组", "t-3", "第9组", "?"]), max_size=2).map(tuple),
-        merged_from=st.lists(keys, max_size=4).map(tuple),
-    ),
-    max_size=8,
-)
-
-
-@given(st.lists(any_operations, min_size=1, max_size=4), st.integers(0, 4), st.integers(0, 4))
-def test_after_any_proposals_there_is_a_rule_and_no_number_is_used_twice(
-    proposals: list[list[Operation]], most: int, left: int
-) -> None:
-    guidance = edited_guidance(Guidance(0, AT, {}), {"G0": "first", "G1": "second"}, 0, AT, None)
-    given_out = {"G0", "G1"}
-    limits: Any = {"max_operations": most, "cap_left": left, "bundle": BUNDLE, "tickets": TICKETS}
-    for number, operations in enumerate(proposals):
-        before = guidance.experiences
-        found = apply_operations(before, guidance.metadata.highest, operations, **limits)
-        assert len(found.accepted) + len(found.rejected) == len(operations)
-        assert len(found.accepted) <= min(most, left)
-        # what no accepted operation names is as it was; new keys were never there; the order is that of the numbers
-        named = {key for operation in found.accepted for key in (operation.key, *operation.merged_from)}
-        assert before.items() - found.experiences.items() <= {(key, before.get(key)) for key in named}
-        new = set(found.experiences) - set(before)
-        assert new <= named and not new & given_out
-        assert found.experiences and list(found.experiences) == list(sort_experiences(found.experiences))
-        given_out |= new
-        guidance = next_guidance(guidance, found, f"r-{number}", AT)
-        held = {key: entry.text for key, entry in guidance.metadata.entries.items() if not entry.removed}
-        assert held == dict(found.experiences), "the record agrees with the experiences"

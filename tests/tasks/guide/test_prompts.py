@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.common.text import break_control_tokens
-from tasks.guide.choose import JudgedTicket
 from tasks.guide.prompts import (
     OPERATIONS,
     REFLECTION_PLACES,
-    Critiques,
     PromptForm,
     Template,
     proposal_messages,
@@ -29,6 +26,7 @@ from tasks.guide.replies import Critique, narrowed_proposal, parse_proposal
 from tasks.guide.ticket import Ticket
 
 SHIPPED = (Path(__file__).parents[3] / "configs" / "guide" / "reflection.txt").read_text()
+TEMPLATE = Template(SHIPPED)
 FOCUS = "Whether cables are tied."
 EXPERIENCES = {"G10": "Fail when the label is missing.", "G2": "Pass when the cable is tied."}
 FORMS: tuple[PromptForm, ...] = get_args(PromptForm)
@@ -50,9 +48,10 @@ def prompt(shown: Ticket, form: PromptForm) -> str:
     return rollout_messages("cables", FOCUS, EXPERIENCES, shown, form)[-1]
 
 
-def reflection(groups: Sequence[JudgedTicket], critiques: Critiques, contrast: tuple[Ticket, ...] = ()) -> list[str]:
-    """The lines of the user's message."""
-    return proposal_messages(Template(SHIPPED), FOCUS, EXPERIENCES, groups, critiques, contrast, 3)[1].split("\n")
+def reflection(shown: Ticket, critique: Critique) -> list[str]:
+    """The lines of the message on a bundle of one ticket, which is also the contrast."""
+    judged, critiques = [found(shown, ("pass", 0.5))], {(shown.group_id, 0): critique}
+    return proposal_messages(TEMPLATE, FOCUS, EXPERIENCES, judged, critiques, (shown,), 3)[1].split("\n")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -65,42 +64,35 @@ def test_a_prompt_has_experiences_and_summaries_by_number_and_no_label(form: Pro
 
 
 @given(*[st.text() | st.sampled_from(HOSTILE)] * 2, st.sampled_from(FORMS))
-def test_no_summary_changes_the_structure_of_the_prompt(first: str, second: str, form: PromptForm) -> None:
-    plain, hostile = (prompt(of(image_1=a, image_2=b), form) for a, b in (("x", "y"), (first, second)))
-    assert [line[:11] for line in hostile.split("\n")] == [line[:11] for line in plain.split("\n")]
-    assert len(hostile.splitlines()) == len(plain.splitlines())
-    assert break_control_tokens(hostile) == hostile
-    hostile.encode()
-
-
-@given(*[st.text() | st.sampled_from(HOSTILE)] * 2)
-def test_no_summary_or_critique_changes_the_structure_of_the_reflectors(summary: str, reason: str) -> None:
+def test_no_summary_or_critique_changes_the_structure_of_a_prompt(summary: str, reason: str, form: PromptForm) -> None:
     said = Critique(reason, reason, issues=(reason,), candidate_ops=({**EDIT, "text": reason},))
-    lines, plain = (
-        reflection([found(one, ("pass", 0.5))], {(one.group_id, 0): critique}, (one,))
-        for one, critique in ((of(image_1=summary), said), (ticket(), WRONG))
-    )
-    assert [line[:9] for line in lines] == [line[:9] for line in plain]
-    assert all(break_control_tokens(line) == line for line in lines), "no control token is left"
+    hostile = of(image_1=summary, image_2=reason)
+    for lines, plain in (
+        (prompt(hostile, form).split("\n"), prompt(of(image_1="x", image_2="y"), form).split("\n")),
+        (reflection(hostile, said), reflection(ticket(), WRONG)),
+    ):
+        assert [line[:9] for line in lines] == [line[:9] for line in plain]
+        assert all(break_control_tokens(line) == line for line in lines), "no control token is left"
+        assert not any(line.splitlines()[1:] for line in lines)
+        "".join(lines).encode()
 
 
 def test_each_ticket_is_shown_with_its_number_label_and_answers() -> None:
     bundle = [found(ticket("fail", "a"), ("pass", 0.9), ("pass", 0.4), ("fail", 0.5), None), found(ticket("fail", "b"))]
-    lines = reflection(bundle, {("a", 0): WRONG, ("a", 2): WRONG}, (ticket("pass", "c"),))
-    contrast, first, second = (json.loads(line.removesuffix(",")) for line in lines if '"images"' in line)
-    assert [(one["group"], one["group_id"], one["label"]) for one in (first, second)] == [
-        ("第1组", "a", "fail"), ("第2组", "b", "fail"),
-    ]  # fmt: skip
-    assert contrast == {"label": "pass", "images": first["images"]}
+    critiques, contrast = {("a", 0): WRONG, ("a", 2): WRONG}, (ticket("pass", "c"),)
+    user = proposal_messages(TEMPLATE, FOCUS, EXPERIENCES, bundle, critiques, contrast, 3)[1]
+    shown = [json.loads(line.removesuffix(",")) for line in user.split("\n") if '"images"' in line]
+    places = [(one.get("group"), one.get("group_id"), one["label"]) for one in shown]
+    assert places == [(None, None, "pass"), ("第1组", "a", "fail"), ("第2组", "b", "fail")]
     # Equal answers are one, with how often they came, and with what the critic said of them.
-    shown = [[one.get(key) for key in ("verdict", "label_match", "winner", "times")] for one in first["answers"]]
-    assert shown == [["pass", False, True, 2], ["fail", True, False, 1], [None, None, None, 1]]
-    assert first["answers"][0]["critiques"][0]["critique"] == "The wire is black."
+    answers = [[one.get(key) for key in ("verdict", "label_match", "winner", "times")] for one in shown[1]["answers"]]
+    assert answers == [["pass", False, True, 2], ["fail", True, False, 1], [None, None, None, 1]]
+    assert shown[1]["answers"][0]["critiques"][0]["critique"] == "The wire is black."
 
 
 def test_what_a_small_reflector_is_shown_as_an_answer_is_one_that_its_grammar_allows() -> None:
     messages = ("system", f"{FOCUS} A bundle.")
-    [*_, reply, user] = solved_before(messages, Template(SHIPPED), FOCUS)
+    [*_, reply, user] = solved_before(messages, TEMPLATE, FOCUS)
     assert user == messages[1]
     jsonschema.validate(json.loads(reply), narrowed_proposal(["G0"], 5, 1))
     assert parse_proposal(reply, "stop").operations

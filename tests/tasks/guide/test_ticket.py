@@ -50,9 +50,8 @@ def test_a_confidence_is_a_share_or_a_percentage() -> None:
     assert {parse_confidence(text) for text in ("", "0.9 (high)", "9" * 5000, *others.split())} == {None}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_is_not_three_lines_is_malformed() -> None:
+    for text in (
         "Verdict: pass",
         "Verdict: pass\nReason: a\nConfidence: 1\nThanks!",
         "Verdict: pass\nReason: a\u2028b\nConfidence: 1",
@@ -62,11 +61,9 @@ def test_a_confidence_is_a_share_or_a_percentage() -> None:
         "Verdict: pass\nReason: \u3000\nConfidence: 1",
         "Verdict: maybe\nReason: a\nConfidence: 1",
         "Verdict: pass\nReason: a\nConfidence: sure",
-    ],
-)
-def test_what_is_not_three_lines_is_malformed(text: str) -> None:
-    with pytest.raises(ValueError):
-        parse_three_lines(text)
+    ):
+        with pytest.raises(ValueError):
+            parse_three_lines(text)
 
 
 ENFORCED = [st.tuples(st.just(most), st.from_regex(three_lines_regex(most), fullmatch=True)) for most in (53, 128, 512)]

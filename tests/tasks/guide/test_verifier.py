@@ -53,11 +53,11 @@ def test_each_candidate_gets_a_score_and_tags() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["fails", "ends", "just_a_number", "not_finite", "tags_are_none", "nobody"])
-def test_a_verifier_that_cannot_be_used_is_named(name: str) -> None:
-    with pytest.raises(ChildFunctionError, match=f"my_verifiers:{name}") as error:
-        verified(name)
-    assert "\n" not in str(error.value)
+def test_a_verifier_that_cannot_be_used_is_named_in_one_line() -> None:
+    for name in ("fails", "ends", "just_a_number", "not_finite", "tags_are_none", "nobody"):
+        with pytest.raises(ChildFunctionError, match=f"my_verifiers:{name}") as error:
+            verified(name)
+        assert "\n" not in str(error.value)
 
 
 def test_another_source_is_another_verifier(module: Path) -> None:
