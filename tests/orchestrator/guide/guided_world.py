@@ -151,7 +151,7 @@ class MissionOnDisk:
     """
 
     def __init__(self, folder: Path, name: str = MISSION, training: int = 8, holdout: int = 8, **changes: Any) -> None:
-        changes = {"sampler__group_batch_size": 32, "reflection__rapid_mode": False, **changes}
+        changes = {"sampler__group_batch_size": 32, "reflection__rapid_mode": False, "verifier": "my:own", **changes}
         settings = guide_settings_from(guide_values(folder, missions={name: "f"}, **changes))
         sampler = dataclasses.replace(settings.sampler, group_batch_size=8)
         self.settings: GuideSettings = dataclasses.replace(settings, sampler=sampler)

@@ -13,7 +13,7 @@ import pytest
 from guided_world import guide_values, stage_a_row, write_guidance, write_rows
 
 from orchestrator import console
-from orchestrator.guide.inputs import TICKETS_FILE, MissionTickets, epoch_batches, ingest, read_tickets
+from orchestrator.guide.inputs import TICKETS_FILE, MissionTickets, ingest, read_tickets
 from orchestrator.guide.run import GUIDE, KIND, start_guide
 from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
 from orchestrator.runs.folder import OutputError, OutputFolder
@@ -83,17 +83,6 @@ def test_a_mission_with_too_few_tickets_is_refused_by_name(tmp_path: Path) -> No
     assert keys == ["sampler.group_batch_size", "missions.tower", "missions.roof"]
     with pytest.raises(SettingsError, match=r"holdout\.fraction"):
         cabinet(tmp_path, labelled(3), holdout__fraction=0.1)
-
-
-def test_an_epoch_is_a_shuffle_by_its_number_and_its_file_is_one_of_stage_a(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, labelled(9), holdout__fraction=0, sampler__group_batch_size=4)
-    tickets = ingest(settings)["cabinet"].training
-    second = epoch_batches(tickets, settings, 2)
-    assert epoch_batches(reversed(tickets), settings, 2) == second != epoch_batches(tickets, settings, 1)
-    lines = list(second.lines())
-    assert [line["batch"] for line in lines] == [3] * 4 + [4] * 4 + [None], "the last ticket fills no batch"
-    again = write_rows(tmp_path / "again.jsonl", lines)
-    assert read_tickets([str(again)], ["cabinet"])[0]["cabinet"] == list(tickets)
 
 
 # a run and what is there already

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from guided_world import MISSION, RULE, MissionOnDisk, World, noop_text
@@ -38,11 +36,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory, world: World) -> MissionO
     return mission
 
 
-def gates(mission: MissionOnDisk) -> list[str]:
-    return [line["gate"] for line in mission.lines("reflection.jsonl")]
-
-
 def test_the_counts_are_those_of_the_artifacts(finished: MissionOnDisk) -> None:
+    """The verifier scores each candidate and decides nothing."""
     guidance, stats = finished.value("guidance.json")[MISSION], finished.value("stats.json")
     assert (guidance["step"], guidance["experiences"]) == (1, {"G0": "Look closely.", "G1": RULE})
     assert stats["is_finished"] and stats["batches"] == {"size": 8, "per_epoch": 1, "done": 2, "total": 2}
@@ -60,6 +55,8 @@ def test_the_counts_are_those_of_the_artifacts(finished: MissionOnDisk) -> None:
     }  # fmt: skip
     assert every == {**dict.fromkeys(held_out, 0), "tickets": 16, "warnings": warnings}
     assert stats["cost_usd"] == pytest.approx(0.001 * (stats["critiques"]["asked"] + 1))
+    lines = [*finished.lines("step_1/trajectories.jsonl"), *finished.lines("final/trajectories.jsonl")]
+    assert [line["verifier_score"] for line in lines] == [len(line["response_text"]) for line in lines]
 
 
 def test_status_and_page_have_the_figures_of_the_files(tmp_path: Path, finished: MissionOnDisk) -> None:
@@ -80,15 +77,6 @@ def test_status_and_page_have_the_figures_of_the_files(tmp_path: Path, finished:
     assert row["balanced accuracy, first"] == "50.0 %"
     assert [(row[0], row[1], row[4]) for row in decisions.rows] == [(1, "yes", 50.0), (2, "no", None)]
     assert [row[:2] for row in experiences.rows] == [["[G0]", "Look closely."], ["[G1]", RULE]]
-
-
-def test_a_verifier_scores_each_candidate_and_decides_nothing(tmp_path: Path, finished: MissionOnDisk) -> None:
-    mission = MissionOnDisk(tmp_path, verifier="my_verifiers:verify")
-    mission.run(World())
-    for name in ("step_1", "final"):
-        lines = mission.lines(f"{name}/trajectories.jsonl")
-        assert [line["verifier_score"] for line in lines] == [len(line["response_text"]) for line in lines]
-    assert gates(mission) == gates(finished)
 
 
 def test_five_unusable_replies_in_a_row_park_and_the_next_start_goes_on_from_there(on_disk: MissionOnDisk) -> None:
@@ -114,7 +102,8 @@ def test_a_prompt_over_the_budget_stops_the_mission_before_anything_is_asked(on_
     # With room for one experience an edit with which prompts would be too long is refused, and the mission goes on.
     world = World()
     world.context = 32 + 15
-    assert on_disk.run(world) and gates(on_disk) == ["too_long", "too_long"]
+    assert on_disk.run(world)
+    assert [line["gate"] for line in on_disk.lines("reflection.jsonl")] == ["too_long", "too_long"]
 
 
 def test_a_batch_without_any_valid_candidate_stops_the_mission_and_shows_what_came(tmp_path: Path) -> None:
@@ -148,22 +137,19 @@ def test_a_mission_that_is_cut_comes_to_the_same_artifacts(
     assert artifacts_of(on_disk.path.parent) == artifacts_of(finished.path.parent)
 
 
-@pytest.mark.parametrize(("asked_for", "has_final"), [("learning", False), ("final", True)])
-def test_an_edit_by_hand_ends_a_mission_also_when_it_applies_nothing_after_it(
-    tmp_path: Path, asked_for: str, has_final: bool
-) -> None:
+@pytest.mark.parametrize("asked_for", ["learning", "final"])
+def test_an_edit_by_hand_ends_a_mission_also_when_it_applies_nothing_after_it(tmp_path: Path, asked_for: str) -> None:
     mission, world = MissionOnDisk(tmp_path, runner__epochs=1), World()
     world.proposal = noop_text
 
     def watch() -> None:
         if world.order and world.order[-1].startswith(f"{MISSION}/{asked_for}/"):
-            content: dict[str, Any] = mission.value("guidance.json")
-            content[MISSION]["experiences"]["G0"] = "Look away."
-            (mission.path / "guidance.json").write_text(json.dumps(content))
+            path = mission.path / "guidance.json"
+            path.write_text(path.read_text().replace("Look closely.", "Look away."))
 
     with pytest.raises(OutputError, match="restore the newest file"):
         mission.run(world, watch)
-    assert (mission.path / "final").exists() == has_final
+    assert (mission.path / "final").exists() == (asked_for == "final")
 
 
 def test_a_slow_mission_holds_up_no_other_one(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_files_options_and_endpoint_that_do_not_fit_are_told_at_once(
     assert not guide_settings_from(with_value(alone, "reflection.backend", "target")).needs_endpoint
     broken = {
         "missions": {"cabinet": "f", "tower 2": "f"}, "output.root": "/dev/null", "critic.prompt_path": "none.txt",
-        "reflection.prompt_path": "/dev/zero", "verifier": "nobody:has_it",
+        "reflection.prompt_path": values["critic"]["prompt_path"], "verifier": "nobody:has_it",
     }  # fmt: skip
     for name, value in broken.items():
         values = with_value(values, name, value)

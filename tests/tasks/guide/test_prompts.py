@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from tasks.common.text import break_control_tokens
 from tasks.guide.prompts import (
-    OPERATIONS,
-    REFLECTION_PLACES,
     PromptForm,
     Template,
     proposal_messages,
@@ -25,8 +23,7 @@ from tasks.guide.prompts import (
 from tasks.guide.replies import Critique, narrowed_proposal, parse_proposal
 from tasks.guide.ticket import Ticket
 
-SHIPPED = (Path(__file__).parents[3] / "configs" / "guide" / "reflection.txt").read_text()
-TEMPLATE = Template(SHIPPED)
+TEMPLATE = Template((Path(__file__).parents[3] / "configs" / "guide" / "reflection.txt").read_text())
 FOCUS = "Whether cables are tied."
 EXPERIENCES = {"G10": "Fail when the label is missing.", "G2": "Pass when the cable is tied."}
 FORMS: tuple[PromptForm, ...] = get_args(PromptForm)
@@ -96,13 +93,3 @@ def test_what_a_small_reflector_is_shown_as_an_answer_is_one_that_its_grammar_al
     assert user == messages[1]
     jsonschema.validate(json.loads(reply), narrowed_proposal(["G0"], 5, 1))
     assert parse_proposal(reply, "stop").operations
-
-
-@pytest.mark.parametrize("removed", ["{bundle}", "upsert"])
-def test_what_a_reflection_template_lacks_is_named_with_its_file(tmp_path: Path, removed: str) -> None:
-    """Also where it is the file of another language beside the one that the settings name."""
-    (tmp_path / "mine.txt").write_text(SHIPPED)
-    (tmp_path / "mine.zh.txt").write_text(SHIPPED.replace(removed, ""))
-    for name in ("mine.zh.txt", "mine.txt"):
-        with pytest.raises(ValueError, match=f"mine.zh.txt: .*{removed}"):
-            Template.read(tmp_path / name, REFLECTION_PLACES, OPERATIONS)
