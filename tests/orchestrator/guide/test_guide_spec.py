@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from orchestrator.guide.inputs import stage_a_line
 
 WORDS = ("Look at the label.", "A loose cable fails.", "Rust alone is no fault.", "A missing label is a fail.")
 POLICIES = ("selected_mismatch_or_all_wrong", "contradictions_only", "contradictions_or_all_wrong")
-SEEDS = (1, 5, 39, 42, 65)  # of missions that have every outcome between them
+SEEDS = (6, 7, 12, 25, 60)  # of missions that have every outcome between them
 
 
 class NoisyWorld(World):
@@ -30,27 +29,24 @@ class NoisyWorld(World):
         draw = random.Random(f"{user}{seed}")
         right = "fail" if "no label" in user else "pass"
         clever = 0.3 + 0.2 * sum(word in user for word in WORDS)
-        said = right if draw.random() < clever else draw.choice(["pass", "fail", "不通过", "通过", "passed"])
-        lines = [f"Verdict: {said}", f"Reason: as seen {draw.randint(1, 9)}", f"Confidence: 0.{draw.randint(1, 9)}"]
-        return "\n".join(lines if draw.random() < 0.9 else lines[1:])
+        said = right if draw.random() < clever else draw.choice(["pass", "fail", "不通过", "通过", "passed", ""])
+        return f"Verdict: {said}\nReason: as seen {draw.randint(1, 9)}\nConfidence: 0.{draw.randint(1, 9)}"
 
     def _proposed(self) -> str:
         draw = self.draw
-        texts = ["", "t01 is wrong.", "see 第2组", "x" * 301, "unit 1: no label", "two\nlines", "LABEL: look at the"]
         operations = [
             {
                 "op": draw.choice(["upsert", "upsert", "remove", "merge"]),
-                "key": draw.choice([None, "G0", "G0", "G1", "G1", "G7"]),
-                "text": draw.choice([*texts, *5 * WORDS]),
+                "key": draw.choice([None, "G0", "G1", "G7"]),
+                "text": draw.choice(["", "t01 is wrong.", "unit 1: no label", *WORDS, *WORDS]),
                 "rationale": None,
-                "evidence": draw.choice([["第1组"], ["第 2 组", "第1组"], ["t01", "第1组"], ["第9组"], []]),
-                "merged_from": draw.choice([["G0", "G1"], ["G1", "G2", "G1"], ["G0", "G9"]]),
+                "evidence": draw.choice([["第1组"], ["第 2 组", "t01", "第1组"], ["第9组"]]),
+                "merged_from": draw.choice([["G0", "G1"], ["G1", "G2", "G1"]]),
             }
             for _ in range(draw.randint(0, 5))
-        ]  # fmt: skip
+        ]
         whole = proposal_text("", operations=operations, uncertainty_note=draw.choice([*5 * [None], " ", "perhaps"]))
-        plain = proposal_text(draw.choice(WORDS))
-        return draw.choice([*6 * [whole], *6 * [plain], noop_text(), whole[:-9], f"```json\n{whole}\n```"])
+        return draw.choice([*6 * [whole], *6 * [proposal_text(draw.choice(WORDS))], noop_text(), whole[:-9]])
 
 
 def noisy_mission(folder: Path, seed: int, holdout: int = 10, **changes: Any) -> MissionOnDisk:
@@ -74,11 +70,13 @@ def noisy_mission(folder: Path, seed: int, holdout: int = 10, **changes: Any) ->
 
 
 def test_every_artifact_is_what_the_specification_makes_of_the_answers(tmp_path: Path) -> None:
-    missions = [noisy_mission(tmp_path / str(seed), seed) for seed in SEEDS]
-    missions.append(noisy_mission(tmp_path / "rapid", 10, reflection__rapid_mode=True))
-    missions.append(noisy_mission(tmp_path / "no_holdout", 10, holdout=0, holdout__fraction=0.0))
+    missions = [
+        *(noisy_mission(tmp_path / str(seed), seed) for seed in SEEDS),
+        noisy_mission(tmp_path / "rapid", 10, reflection__rapid_mode=True),
+        noisy_mission(tmp_path / "no_holdout", 10, holdout=0, holdout__fraction=0.0),
+    ]
     for mission in missions:
-        tickets = json.loads(json.dumps([stage_a_line(ticket) for ticket in mission.tickets.judged]))
+        tickets = [stage_a_line(ticket) for ticket in mission.tickets.judged]
         assert SpecChecker(mission.path, MISSION, dataclasses.asdict(mission.settings), tickets).check() == []
 
     reflections = [line for mission in missions for line in mission.lines("reflection.jsonl")]
