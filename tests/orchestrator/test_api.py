@@ -86,20 +86,16 @@ def test_wrong_settings_are_refused_before_anything_starts(tmp_path: Path) -> No
     assert not output.exists()
 
 
-@pytest.mark.parametrize(
-    ("status", "raised"),
-    [
+def test_a_guided_run_ends_as_an_evolution_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    for status, raised in (
         (console.PARKED, RunStopped),
         (console.INTERRUPTED, KeyboardInterrupt),
         (console.BY_SIGNAL + signal.SIGTERM, SystemExit),
-    ],
-)
-def test_a_guided_run_ends_as_an_evolution_does(
-    monkeypatch: pytest.MonkeyPatch, status: int, raised: type[BaseException]
-) -> None:
-    monkeypatch.setattr("orchestrator.guide.run.start_guide", lambda *_, **__: Ending(status, ("it ended",)))
-    with pytest.raises(raised):
-        api.guide(ROOT / "configs" / "guide.yaml")
+    ):
+        ending = Ending(status, ("it ended",))
+        monkeypatch.setattr("orchestrator.guide.run.start_guide", lambda *_, ending=ending, **__: ending)
+        with pytest.raises(raised):
+            api.guide(ROOT / "configs" / "guide.yaml")
 
 
 RUN = RunInfo("run-1", "evolve", Path("outputs/run"), {"training": "all"}, 2)

@@ -61,10 +61,6 @@ def test_the_quickstart_is_followed_and_a_fork_computes_nothing_that_it_has_meas
     counts = fork.generations[0]["evaluations"]
     assert counts["computed"] == len({tuple(one.deltas.values()) for one in first} - known)
     assert f"first generation: {counts['computed']} evaluations computed, {counts['cached']} known" in printed
-    population = [one["node"] for one in origin.generations[1]["population"]]
-    members = sorted(map(origin.individual, population), key=lambda m: -m.fitness)
-    begun = [one for one in first if one.stage == "pop"]
-    assert [(one.deltas, one.scratchpad) for one in begun] == [(one.deltas, one.scratchpad) for one in members]
     simulated_farm.empty_store()
 
 

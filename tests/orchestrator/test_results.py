@@ -32,12 +32,10 @@ def test_a_finished_run_is_read_whole(finished_run: Path) -> None:
     found = [(one.node, dict(one.deltas), one.scratchpad) for one in results.individuals]
     recorded = lines(finished_run / "individuals.jsonl")
     assert found == [(line["node"], line["deltas"], line["scratchpad"]) for line in recorded]
-    history = lines(finished_run / "history.jsonl")
-    assert [generation["best_ever"] for generation in results.generations] == [line["best_ever"] for line in history]
-    assert {edge["kind"] for edge in results.descent} == {"parent", "mutation"}  # each arm had one turn
+    best = [line["best_ever"] for line in lines(finished_run / "history.jsonl")]
+    assert [generation["best_ever"] for generation in results.generations] == best
     assert results.report is not None and results.front
     figures = json.loads((finished_run / "report.json").read_text())
-    assert results.report.conclusion.sentence == figures["conclusion"]["sentence"]
     assert [one.name for one in results.report.systems] == [one["name"] for one in figures["systems"]]
     winner = results.report.winner
     assert json.loads((finished_run / "deploy" / "system.json").read_text())["name"] == winner != "plain"
@@ -45,10 +43,7 @@ def test_a_finished_run_is_read_whole(finished_run: Path) -> None:
     assert steering.system == results.book.system(winner) and steering.check.tokenizer == "70"
     assert [len(comparison.before) for comparison in results.comparisons] == [4, 10, 8]
     assert results.best_deltas == json.loads((finished_run / "deltas_best.json").read_text())
-    assert [cluster.id for cluster in results.clusters] == [str(i) for i in range(12)]
-    assert [(name, len(ids)) for name, ids in results.question_hashes.items()] == [
-        ("training", 4), ("validation", 10), ("test", 8),
-    ]  # fmt: skip
+    assert len(results.clusters) == 12 and [*map(len, results.question_hashes.values())] == [4, 10, 8]
     assert results.settings["NGEN"] == "2" and results.versions[0].code and results.usage and results.servers
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from orchestrator import console
 from orchestrator.cli import orchestrator
-from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import override_values
 
@@ -49,15 +48,6 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path, run: Any, command: st
     status, said = run(*command.replace("RUN", str(tmp_path)).split())
     assert status == console.WRONG and str(tmp_path) in said
     assert not [*tmp_path.iterdir()]
-
-
-def test_settings_of_a_run_at_work_are_not_changed(tmp_path: Path, run: Any) -> None:
-    output = OutputFolder(tmp_path)
-    output.run_id("guide")
-    output.open()
-    status, said = run("retry", tmp_path, "--set", "budget_usd=9")
-    output.close()
-    assert status == console.WRONG and "is running; stop it" in said
 
 
 def test_settings_are_named_with_or_without_their_section_and_all_wrong_ones_are_told_at_once() -> None:

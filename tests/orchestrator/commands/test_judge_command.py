@@ -128,15 +128,9 @@ def test_a_row_that_ends_it_takes_no_paid_verdict_of_later_rows(judge: Judge) ->
     assert done.status == 2 and "row 2: " in done.err and "no such tenant" in done.err
 
 
-def test_a_judge_that_cannot_be_reached_is_an_error_and_no_verdict(
-    judge: Judge, monkeypatch: pytest.MonkeyPatch
+def test_without_a_key_or_with_wrong_options_or_malformed_rows_nothing_is_judged(
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY")
-    done = judge([PROSE, NUMBER], OPENAI_BASE_URL=NOBODY)
-    assert (done.status, done.verdicts) == (2, []) and "OPENAI_API_KEY" in done.err, done.err
-
-
-def test_wrong_options_and_malformed_rows_are_refused_before_anything_is_judged(judge: Judge, tmp_path: Path) -> None:
     output = tmp_path / "verdicts.jsonl"
     output.write_text("from before\n")
     done = judge([NUMBER, {"question": 1}, []], "--output", output)
@@ -147,9 +141,20 @@ def test_wrong_options_and_malformed_rows_are_refused_before_anything_is_judged(
     for name in ("JUDGE_TOLERANCE", "NONSENSE"):
         done = judge([NUMBER], **{name: "9"})
         assert (done.status, name in done.err) == (1, True)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    done = judge([PROSE, NUMBER], OPENAI_BASE_URL=NOBODY)
+    assert (done.status, done.verdicts, "OPENAI_API_KEY" in done.err) == (2, [], True), done.err
 
 
-def test_numbers_alone_or_a_function_of_the_user_judge_without_an_endpoint(judge: Judge, tmp_path: Path) -> None:
+OWN_JUDGES = (
+    'import threading\nprint("load")\ndef same(question, gold, answer):\n    print("judge")\n    return gold == answer\n'
+    "def slow(*texts):\n    return threading.Event().wait(0.5)\n"
+)
+
+
+def test_numbers_alone_or_a_function_of_the_user_judge_without_an_endpoint(
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [{"question": "How many?", "gold": "72", "answer": answer} for answer in ("So 72.", "70, or 71", "none")]
     for chosen in ({}, {"JUDGE": "exact_number", "DATA_PATH": "nowhere.csv"}):  # a config is read for its judge alone
         options = () if chosen else ("--judge", "exact_number")
@@ -157,18 +162,12 @@ def test_numbers_alone_or_a_function_of_the_user_judge_without_an_endpoint(judge
     refused = judge([*rows, PROSE], "--judge", "exact_number")
     assert (refused.status, refused.verdicts, "row 4" in refused.err) == (1, [], True)
     own = tmp_path / "own_judges.py"
-    own.write_text('print("load")\ndef same(question, gold, answer):\n    print("judge")\n    return gold == answer\n')
+    own.write_text(OWN_JUDGES)
     done = judge([PROSE, PROSE | {"answer": PROSE["gold"]}], "--judge", f"{own}:same")
     assert done.verdicts == [(False, 1), (True, 1)], done.err  # and nothing that it prints
     refused = judge([PROSE], "--judge", f"{own}:other")
     assert (refused.status, refused.verdicts) == (1, []) and f"{own}:other" in refused.err
-
-
-def test_a_command_that_takes_long_says_how_far_it_is(
-    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # While nothing is printed for long, it says how far it is
     monkeypatch.setattr(console, "QUIET_S", 0.05)
-    own = tmp_path / "slow_judges.py"
-    own.write_text("import threading\ndef slow(*texts):\n    return threading.Event().wait(0.5)\n")
     done = judge([PROSE], "--judge", f"{own}:slow")
     assert done.status == 0 and "0 of 1 rows judged" in done.err

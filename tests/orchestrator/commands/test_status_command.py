@@ -33,12 +33,14 @@ def test_status_says_what_a_run_does_why_it_has_stopped_and_how_it_goes_on(
     monkeypatch.chdir(tmp_path)
     found = shown()
     assert "0 of 8 generations" in found[""] and f"retry {output.path}" in found["go on"]
-    # While it is at work, its step is told
+    # While it is at work, its step is told, and its settings are not changed
     output.write_json(STEP_FILE, "measuring the plain model")
     output.open()
     found = shown()
     assert found["now"] == "measuring the plain model" and "go on" not in found
     assert "measuring the plain model" in run("runs", tmp_path)[1]
+    status, said = run("retry", output.path, "--set", "NGEN=9")
+    assert status == console.WRONG and "is running; stop it" in said
     output.close()
     # When it is parked, then a retry is offered, and at a dead end it is not, and none is started
     write_parked_state(output, ParkedState("quota"))
@@ -52,9 +54,6 @@ def test_status_says_what_a_run_does_why_it_has_stopped_and_how_it_goes_on(
     for command in ("retry", "resume"):
         status, said = run(command, output.path)
         assert status == console.BROKEN and "no valid answer" in said and sorted(output.path.iterdir()) == before
-    # Where the settings cannot be read, the number of generations is not known
-    output.config.write_text("CONFIG_NGEN=several\n")
-    assert "0 of ? generations" in shown()[""]
 
 
 DAMAGE = {"run.json": "{", "usage.json": '{"requests": "7"}', "history.jsonl": "half\n"}

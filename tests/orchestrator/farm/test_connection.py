@@ -86,19 +86,18 @@ def test_an_exported_key_does_not_turn_rules_into_a_paid_endpoint_which_needs_on
         assert (endpoint.price_prompt, endpoint.price_cached, endpoint.price_completion) == (0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("endpoint_url", "overrides", "found"),
-    [(None, [], "call a real endpoint"), ("http://127.0.0.1:9/v1", [ADDRESS], "answer by rules")],
-)
 def test_a_farm_that_is_up_with_the_other_endpoint_is_refused_to_a_run_that_makes_calls(
-    tmp_path: Path, valkey_url: str, monkeypatch: pytest.MonkeyPatch,
-    endpoint_url: str | None, overrides: list[str], found: str,
-) -> None:  # fmt: skip
+    tmp_path: Path, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-mine")
-    farm = control.Farm(tmp_path, valkey_url, endpoint_url, None, None)
-    monkeypatch.setattr(control, "attach_or_start", lambda spec: farm)
-    refused = pytest.raises(FarmUnavailable, match=f"{found}.*orchestrator farm down")
-    with refused, embedded_farm(farm_spec(settings(*overrides)), lambda line: None):
-        pytest.fail("the farm was used")
-    with open_farm(settings("JUDGE=exact_number", "OPTIMISER=random"), lambda line: None) as connection:
-        assert connection.queues()
+    for endpoint_url, overrides, found in (
+        (None, [], "call a real endpoint"),
+        ("http://127.0.0.1:9/v1", [ADDRESS], "answer by rules"),
+    ):
+        farm = control.Farm(tmp_path, valkey_url, endpoint_url, None, None)
+        monkeypatch.setattr(control, "attach_or_start", lambda spec, farm=farm: farm)
+        refused = pytest.raises(FarmUnavailable, match=f"{found}.*orchestrator farm down")
+        with refused, embedded_farm(farm_spec(settings(*overrides)), lambda line: None):
+            pytest.fail("the farm was used")
+        with open_farm(settings("JUDGE=exact_number", "OPTIMISER=random"), lambda line: None) as connection:
+            assert connection.queues()

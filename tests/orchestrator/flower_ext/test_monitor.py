@@ -86,14 +86,12 @@ def test_retry_is_a_post_of_this_site_with_the_password_and_flower_itself_change
         assert client.post(path, json={"args": []}).status_code == 404
     for path in ("/api/worker/shutdown/cpu", f"/api/task/revoke/{scene.tasks['first']}"):
         assert client.post(path).status_code == 403
-    assert scene.flower.run("first")["state"] == "parked"
-
-
-def test_a_run_that_is_finished_is_refused(scene: Scene) -> None:
+    # And a run that is finished is not started again
     (scene.outputs / "second" / "answers.json").write_text("[]")
-    answer = scene.flower.client.post(f"/task/retry/{scene.tasks['second']}")
+    answer = client.post(f"/task/retry/{scene.tasks['second']}")
     (scene.outputs / "second" / "answers.json").unlink()
     assert answer.status_code == 409 and "run second is finished" in answer.text
+    assert scene.flower.run("first")["state"] == "parked"
 
 
 def test_retry_of_a_parked_run_starts_its_driver(scene: Scene) -> None:
