@@ -98,9 +98,6 @@ def test_a_guided_run_ends_as_an_evolution_does(monkeypatch: pytest.MonkeyPatch)
             api.guide(ROOT / "configs" / "guide.yaml")
 
 
-RUN = RunInfo("run-1", "evolve", Path("outputs/run"), {"training": "all"}, 2)
-
-
 class Failing(Callback):
     def on_generation(self, run: RunInfo, generation: GenerationInfo) -> None:
         raise SystemExit(f"no server for {run.id}")
@@ -120,7 +117,7 @@ def test_callbacks_are_told_of_an_end_by_the_user_or_by_a_fault_and_one_that_fai
     told = Callbacks([Failing(), recording], lines.append)
     expected = pytest.raises(RuntimeError) if end.state == "failed" else nullcontext()
     with expected, Driving(OutputFolder(tmp_path), told):
-        told.start(RUN)
+        told.start(RunInfo("run-1", "evolve", tmp_path, {"training": "all"}, 2))
         told.end_generation(GenerationInfo(0, {"best": 0.5}, {"0": 1.0}, ""))
         raise error
     assert recording.calls == [("all", 0, 2), 0, RunEnd(end.state, end.reason.format(tmp_path))]

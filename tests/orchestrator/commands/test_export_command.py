@@ -18,7 +18,6 @@ from tasks.gpu.model_files import reference
 from workers.embedded.models import embedded_model
 from workers.steering.serving import read_system
 
-TARGETS = ["sglang", "sglang-server", "vllm", "transformers", "llama-cpp"]
 HOSTILE = 'Say """ \\ {x}\n\u202e$y\''
 """A system prompt that could end a head, a string or a line."""
 
@@ -34,7 +33,7 @@ def test_what_is_not_shown_to_be_safe_is_exported_with_a_warning(tmp_path: Path,
 
 
 @pytest.mark.parametrize("prompt", [f"Answer in {ONE_SENTENCE}.", HOSTILE])
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["sglang", "sglang-server", "vllm", "transformers", "llama-cpp"])
 def test_one_request_with_all_of_the_system_is_printed_and_is_in_the_head_of_the_file(
     tmp_path: Path, run: Any, target: str, prompt: str
 ) -> None:

@@ -18,7 +18,6 @@ from tasks.store.ownership import Owner, RunLease
 from tasks.store.store import Store
 
 Run = Callable[..., tuple[int, str]]
-DAY_S = 24 * 3600
 EMBEDDED = Path(__file__).parents[3] / "configs" / "embedded.config"
 
 
@@ -75,7 +74,7 @@ def test_gc_shows_what_it_would_remove_removes_it_when_told_to_and_refuses_a_run
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, valkey_url)
     for name, state in (("ended", "finished"), ("waits", "parked")):
         store.set_requirements(name, "code", "model")
-        store.put_metadata(name, keys.STATUS, json.dumps({"state": state, "updated": time.time() - 31 * DAY_S}))
+        store.put_metadata(name, keys.STATUS, json.dumps({"state": state, "updated": time.time() - 31 * 24 * 3600}))
     status, said = run("farm", "gc")
     assert status == 0 and "run ended, finished since" in said and "run waits, parked since" in said
     # One that is at work, or unknown, is refused

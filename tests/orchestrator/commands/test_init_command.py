@@ -162,22 +162,11 @@ def test_golds_without_a_value_and_questions_of_two_sets_are_named(init: Any, ru
 
 
 def test_a_person_is_asked_until_an_answer_can_be_used(run: Any, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, typed = list[str](), list[str]()
-
-    def answer(question: str) -> str:
-        asked.append(question.partition(" ")[0])
-        if not typed:
-            raise EOFError
-        return typed.pop(0)
-
+    asked = list[str]()
+    typed = iter(["no-such-model", "", "", "exact_number", "", "20 evaluations"])
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", answer)
-    # An input that ends writes nothing
-    typed.append("embedded")
-    assert run("init")[0] == 1 and not (place / ".config").exists()
-    asked.clear()
-    typed.extend(["no-such-model", "", "", "exact_number", "", "20 evaluations"])
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question.partition(" ")[0]) or next(typed))
     assert run("init")[0] == 0
     assert asked == ["model", "model", "data", "judge", "judge", "budget"]
     settings = load_settings(place / ".config")

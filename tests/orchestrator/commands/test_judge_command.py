@@ -147,8 +147,8 @@ def test_without_a_key_or_with_wrong_options_or_malformed_rows_nothing_is_judged
 
 
 OWN_JUDGES = (
-    'import threading\nprint("load")\ndef same(question, gold, answer):\n    print("judge")\n    return gold == answer\n'
-    "def slow(*texts):\n    return threading.Event().wait(0.5)\n"
+    'print("load")\ndef same(question, gold, answer):\n    print("judge")\n    return gold == answer\n'
+    "import threading\ndef slow(*texts):\n    return threading.Event().wait(0.5)\n"
 )
 
 

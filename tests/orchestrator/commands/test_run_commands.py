@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +90,7 @@ def test_what_failed_is_listed_and_retried_by_name_beside_the_waiting_run(termin
         driver.clear_signal("fail", "reflect", node)
         status, said = terminal.on_run("retry", *CHILDREN[: 1 - number])
         assert (status, said.startswith(f"sent again: reflect of {node} (task ")) == (0, True)
-        until(partial(driver.ended, "score", node), 60)
+        until(lambda node=node: driver.ended("score", node), 60)
         assert [driver.began("reflect", each) for each in CHILDREN] == [2, 1 + number]
     # And with the last one the run ends
     status, said = ended(running)

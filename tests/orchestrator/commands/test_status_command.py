@@ -56,15 +56,16 @@ def test_status_says_what_a_run_does_why_it_has_stopped_and_how_it_goes_on(
         assert status == console.BROKEN and "no valid answer" in said and sorted(output.path.iterdir()) == before
 
 
-DAMAGE = {"run.json": "{", "usage.json": '{"requests": "7"}', "history.jsonl": "half\n"}
-
-
-@pytest.mark.parametrize("damaged", DAMAGE)
-def test_a_damaged_run_is_named_and_the_others_are_listed(tmp_path: Path, store: Store, run: Any, damaged: str) -> None:
+@pytest.mark.parametrize(
+    ("damaged", "text"), [("run.json", "{"), ("usage.json", '{"requests": "7"}'), ("history.jsonl", "half\n")]
+)
+def test_a_damaged_run_is_named_and_the_others_are_listed(
+    tmp_path: Path, store: Store, run: Any, damaged: str, text: str
+) -> None:
     for name in ("first", "second", "damaged"):
         OutputFolder(tmp_path / name).run_id("evolve")
     folder = tmp_path / "damaged"
-    (folder / damaged).write_text(DAMAGE[damaged])
+    (folder / damaged).write_text(text)
     # When they are listed, then the others are there, and the file is named
     status, said = run("runs", tmp_path)
     assert status == console.BROKEN and f"damaged/{damaged}" in said

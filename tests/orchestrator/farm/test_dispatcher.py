@@ -43,7 +43,6 @@ def lose_twice(driver: Driver, failed: Failure, finish: Callable[[], None]) -> t
         if waiting := count_messages(driver.broker, RUN.id):
             sent.append(waiting)
             drop_waiting(driver.broker, RUN.id)
-            assert count_messages(driver.broker, RUN.id) == 0
         if len(sent) == 2:
             driver.store.forget_failure(failed)
             finish()

@@ -69,11 +69,10 @@ def test_equal_requests_are_one_job_and_cached_results_are_none(driver: Driver) 
 
 def test_no_more_of_a_task_is_in_flight_than_its_limit(driver: Driver) -> None:
     scheduler = Scheduler(driver.dispatcher(), {"openai.compress": 1})
-    labels = ["a/0", "a/1"]
+    labels, in_flight = ["a/0", "a/1"], list[int]()
     for label in labels:
         driver.set_signal("hold", "compress", label)
         scheduler.submit(request(label))
-    in_flight = []
 
     def watch() -> None:
         in_flight.append(sum(driver.began("compress", x) - driver.ended("compress", x) for x in labels))
@@ -81,8 +80,7 @@ def test_no_more_of_a_task_is_in_flight_than_its_limit(driver: Driver) -> None:
             if driver.began("compress", label):
                 driver.clear_signal("hold", "compress", label)
 
-    assert len(list(scheduler.results(watch))) == 2
-    assert max(in_flight) == 1
+    assert (len(list(scheduler.results(watch))), max(in_flight)) == (2, 1)
 
 
 @pytest.mark.parametrize(("goes_on", "done"), [(False, ["slow"]), (True, ["later", "slow"])])

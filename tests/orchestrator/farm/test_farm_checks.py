@@ -29,8 +29,7 @@ class ModelsOnly(BaseHTTPRequestHandler):
 
 
 def report(queue: str = "gpu", **more: object) -> dict[str, object]:
-    own = {"worker": f"{queue}@there", "queue": queue, "host": "there", "state": "ready", "why": ""}
-    return {**own, "version": code_version(), "disk_free": 5e9, "clock_offset_s": 0.0, "tasks": [], **more}
+    return {"worker": f"{queue}@there", "queue": queue, "state": "ready", "why": "", "version": code_version(), **more}
 
 
 def test_workers_must_be_ready_have_our_code_and_our_time_and_room() -> None:

@@ -146,7 +146,7 @@ PLAIN = '{name: plain, text: ""}'
 @pytest.mark.parametrize(
     "prompts",
     [
-        "[{name: a, text: Be brief.}]",  # without the plain prompt
+        "[{name: a, text: Be brief.}]",  # no plain prompt
         "[{name: plain, text: Be brief.}]",
         f"[{PLAIN}, {{name: a}}]",
         f"[{PLAIN}, {{name: a, text: x, more: y}}]",
