@@ -118,11 +118,12 @@ def test_all_that_is_wrong_is_named_at_once_in_the_order_of_kconfig(sound: Any, 
     sound.append("# CONFIG_SEED is not set")
     sound.append("CONFIG_CXPB=0")
     sound.append("nonsense")
-    found = refused()
+    found = refused("ngenn=3")
     line, *names = found
     assert line.startswith("line ")
-    assert names == ["TARGET_CONCURRENCY", "NGEN", "CXPB", "MUTPB", "SEED", "POPULATION_SZE"]
-    assert "CONFIG_POPULATION_SIZE" in found["POPULATION_SZE"]  # which was meant
+    assert names == ["TARGET_CONCURRENCY", "NGEN", "CXPB", "MUTPB", "SEED", "POPULATION_SZE", "NGENN"]
+    # and the ones that were meant
+    assert "CONFIG_POPULATION_SIZE" in found["POPULATION_SZE"] and "CONFIG_NGEN?" in found["NGENN"]
 
 
 def test_options_without_a_default_must_be_set(sound: Any, refused: Any) -> None:
