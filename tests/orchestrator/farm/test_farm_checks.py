@@ -7,15 +7,7 @@ from http.server import BaseHTTPRequestHandler
 from farm_bench import RefusingValkey
 from http_thread import http_server
 
-from orchestrator.farm.checks import (
-    check_clock,
-    check_disk,
-    check_endpoint,
-    check_persistence,
-    check_queue,
-    check_versions,
-    check_writes,
-)
+from orchestrator.farm import checks
 from tasks.store.workers import code_version
 
 
@@ -34,14 +26,14 @@ def report(queue: str = "gpu", **more: object) -> dict[str, object]:
 
 def test_workers_must_be_ready_have_our_code_and_our_time_and_room() -> None:
     for state, hint in (("paused", "farm workers --resume"), ("refusing", "see its reason"), ("silent", "see its log")):
-        found = check_queue("gpu", [report(state=state, why="another model")], 3, {})
+        found = checks.check_queue("gpu", [report(state=state, why="another model")], 3, {})
         assert not found.ok and hint in found.hint
-        assert check_queue("gpu", [report(state=state), report()], 3, {}).ok
-    assert check_versions([report()]).ok
-    found = check_versions([report(), report("cpu", version="0123456789ab")])
+        assert checks.check_queue("gpu", [report(state=state), report()], 3, {}).ok
+    assert checks.check_versions([report()]).ok
+    found = checks.check_versions([report(), report("cpu", version="0123456789ab")])
     assert not found.ok and "cpu@there has 0123456789ab" in found.message
-    assert check_clock("there", 0.9).ok and not check_clock("there", -2.0).ok
-    assert check_disk("disk", 2e9).ok and not check_disk("disk", 2e8).ok
+    assert checks.check_clock("there", 0.9).ok and not checks.check_clock("there", -2.0).ok
+    assert checks.check_disk("disk", 2e9).ok and not checks.check_disk("disk", 2e8).ok
 
 
 def test_a_broker_that_may_lose_data_is_wrong() -> None:
@@ -54,25 +46,25 @@ def test_a_broker_that_may_lose_data_is_wrong() -> None:
         ({"maxmemory": 0}, ["memory"]),
         ({"maxmemory": 11}, ["memory"]),
     ):
-        assert [one.check for one in check_persistence({**well, **changes}) if not one.ok] == wrong
+        assert [one.check for one in checks.check_persistence({**well, **changes}) if not one.ok] == wrong
 
 
 def test_an_endpoint_answers_or_refuses_the_key() -> None:
     with http_server(ModelsOnly) as url:
         for found in (
-            check_endpoint(f"{url}/v1", "right"),
-            check_endpoint(f"{url}/v1?api-version=2024-10-21", "right"),
-            check_endpoint(f"{url}/v1", ""),  # the workers have the key, and we have not
+            checks.check_endpoint(f"{url}/v1", "right"),
+            checks.check_endpoint(f"{url}/v1?api-version=2024-10-21", "right"),
+            checks.check_endpoint(f"{url}/v1", ""),  # the workers have the key, and we have not
         ):
             assert found.ok, found
-        assert "refuses the key (HTTP 401)" in check_endpoint(f"{url}/v1", "wrong").message
-        assert "end with /v1" in check_endpoint(url, "right").hint
-    gone = check_endpoint(f"{url}/v1", "right")
+        assert "refuses the key (HTTP 401)" in checks.check_endpoint(f"{url}/v1", "wrong").message
+        assert "end with /v1" in checks.check_endpoint(url, "right").hint
+    gone = checks.check_endpoint(f"{url}/v1", "right")
     assert not gone.ok and "does not answer" in gone.message
 
 
 def test_a_store_that_refuses_writes_is_wrong(refusing_valkey: RefusingValkey) -> None:
-    assert check_writes(refusing_valkey.url).ok
+    assert checks.check_writes(refusing_valkey.url).ok
     with refusing_valkey.replica():
-        found = check_writes(refusing_valkey.url)
+        found = checks.check_writes(refusing_valkey.url)
     assert not found.ok and "READONLY" in found.message
