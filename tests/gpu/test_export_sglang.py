@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,14 +54,15 @@ def plain_server(model: str, folder: Path) -> Iterator[str]:
             env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     try:
-        deadline = time.monotonic() + READY_S
-        while not is_healthy(url := f"http://127.0.0.1:{port}"):
+        url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + READY_S
+        while not is_healthy(url):
             text = log.read_text(errors="replace")
             assert process.poll() is None and time.monotonic() < deadline, f"it did not become ready:\n{text[-4000:]}"
             time.sleep(0.5)
         yield url
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
 
 
@@ -119,9 +120,8 @@ def test_a_hundred_greedy_answers_are_those_of_the_engines_logits_plus_the_biase
     biases = {token: strength * bias for token, bias in exported.biases.items()}
     reference, plain = exported.answers({"logit_bias": biases}), exported.answers({})
     steered = exported.answers({"custom_params": {"strength": strength}}, custom_logit_processor=exported.processor)
-    equal = sum(a == b for a, b in zip(steered, reference, strict=True))
     changed = sum(a != b for a, b in zip(steered, plain, strict=True))
-    print(f"{equal} of {len(steered)} answers equal the reference, {changed} differ from the plain model's")
+    print(f"{changed} of {len(steered)} answers differ from the plain model's")
     # Each is the reference's, and steering has changed them
     assert len(steered) == ANSWERS and steered == reference
     assert changed > ANSWERS / 4

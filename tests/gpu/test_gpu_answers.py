@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,29 +29,21 @@ def _address(valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_servers_of_different_arguments_on_one_valkey_share_no_answer(model: str, store: Store, tmp_path: Path) -> None:
     # Given two servers of one model on one GPU, of which one quantizes its weights
-    labels = labels_of(model)
-    targets = {"plain": target_of(model, ""), "quantized": target_of(model, "--quantization fp8")}
-    hosts = {name: host_in(tmp_path / name) for name in targets}
-    try:
-        with ThreadPoolExecutor() as pool:
-            identities = dict(zip(targets, pool.map(lambda n: hosts[n].identity(targets[n]), targets), strict=True))
-        print(identities)
-        assert [identities[name].get("quantization") for name in targets] == [None, "fp8"]
+    labels, results, quantizations = labels_of(model), [], []
+    with closing(host_in(tmp_path / "plain")) as plain, closing(host_in(tmp_path / "quantized")) as quantized:
         # When runs that differ in nothing else evaluate the same individual
-        results = {}
-        for run, name in (("first", "plain"), ("second", "quantized"), ("third", "plain")):
-            put_run(store, run, targets[name], labels, QUESTIONS)
+        for run, host, arguments in (("1", plain, ""), ("2", quantized, "--quantization fp8"), ("3", plain, "")):
+            target = target_of(model, arguments)
+            quantizations.append(host.identity(target).get("quantization"))
+            put_run(store, run, target, labels, QUESTIONS)
             with own_store():
-                [results[run]] = evaluate(hosts[name], store, run, [ZERO])
-    finally:
-        for host in hosts.values():
-            host.close()
+                results += evaluate(host, store, run, [ZERO])
     # Then each server has generated its own answers, and the same server again nothing
-    assert [results[run].generated for run in ("first", "second", "third")] == [len(QUESTIONS), len(QUESTIONS), 0]
-    assert not set(results["first"].keys) & set(results["second"].keys)
-    assert results["third"].keys == results["first"].keys
-    different = sum(a != b for a, b in zip(results["first"].texts, results["second"].texts, strict=True))
-    print(f"{different} of {len(QUESTIONS)} answers differ between the servers")
+    assert quantizations == [None, "fp8", None]
+    assert [result.generated for result in results] == [len(QUESTIONS), len(QUESTIONS), 0]
+    first, second, third = (result.keys for result in results)
+    assert not set(first) & set(second)
+    assert third == first
 
 
 def test_with_restart_the_generated_file_steers_sglang(model: str, store: Store, tmp_path: Path) -> None:
@@ -59,17 +51,13 @@ def test_with_restart_the_generated_file_steers_sglang(model: str, store: Store,
     labels = labels_of(model)
     put_run(store, "restarted", target_of(model, "", "restart"), labels, QUESTIONS)
     ended, wordy = [1000.0, *ZERO[1:]], [0.0, -1000.0, *ZERO[2:]]
-    host = host_in(tmp_path)
-    try:
-        with own_store():
-            [short] = evaluate(host, store, "restarted", [ended])
-            [numberless] = evaluate(host, store, "restarted", [wordy])
-            # Then the last server has the folder of its file on its module path
-            folders = map(Path, server_process(host).environ()["PYTHONPATH"].split(":"))
-            folder = next(folder for folder in folders if (folder / PROCESSOR_FILE).exists())
-            assert (folder / PROCESSOR_FILE).read_text() == generate(store, "restarted", wordy)
-    finally:
-        host.close()
+    with closing(host_in(tmp_path)) as host, own_store():
+        [short] = evaluate(host, store, "restarted", [ended])
+        [numberless] = evaluate(host, store, "restarted", [wordy])
+        # Then the last server has the folder of its file on its module path
+        folders = map(Path, server_process(host).environ()["PYTHONPATH"].split(":"))
+        folder = next(folder for folder in folders if (folder / PROCESSOR_FILE).exists())
+        assert (folder / PROCESSOR_FILE).read_text() == generate(store, "restarted", wordy)
     # And no request carried deltas, so the file alone has done this
     # (cluster 0 holds more tokens than a request stops at, so some may come before the end; none of them is text)
     assert set(short.texts) == {""}

@@ -15,7 +15,6 @@ import psutil
 import pytest
 from farm_bench import until
 
-from workers.embedded.supervisor import RestartPolicy
 from workers.processes import ChildProcess, Command, PidRecords, rotate_logs
 
 WITH_CHILD = """
@@ -91,24 +90,6 @@ def test_a_process_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
         process = psutil.Process(int(owner.stdout.readline()))
         owner.kill()
     assert psutil.wait_procs([process], timeout=20)[1] == []
-
-
-def test_a_child_that_dies_on_a_full_disk_is_started_once_there_is_room(
-    child: ChildProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    policy = RestartPolicy(child)
-    with monkeypatch.context() as full:
-        full.setattr("workers.processes.write_atomic", refuse)
-        os.kill(child.pid or 0, signal.SIGKILL)
-        until(lambda: not child.alive)
-        for now in range(0, 100, 6):
-            policy.check(float(now))
-            assert not child.alive
-    policy.check(200.0)
-    assert child.alive
 
 
 def test_a_writer_continues_in_the_emptied_log(tmp_path: Path) -> None:

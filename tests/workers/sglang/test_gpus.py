@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from tasks.gpu.host import CardComputes
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
-from workers.sglang.gpus import Card, Gpu, GpuUnavailable, claim, eligible
+from workers.sglang.gpus import Gpu, GpuUnavailable, claim, eligible
 from workers.sglang.host import LocalTargetHost
 
 GPUS = [Gpu(index, f"GPU {index}") for index in range(4)]
@@ -57,27 +55,6 @@ def test_a_gpu_has_one_worker_until_that_and_its_server_have_ended(
         with pytest.raises(GpuUnavailable, match=r"^GPU 0 of this machine is in use by another worker; WHETSTONE_GPU"):
             claim(GPUS[:1])
     claim(GPUS[:1]).release()
-
-
-def test_one_that_computes_alone_waits_for_the_others_and_new_ones_wait_for_it() -> None:
-    card, order, ends = Card(), list[str](), {name: threading.Event() for name in ("first", "alone", "later")}
-
-    def compute(name: str) -> None:
-        with card.computing(lambda: None, alone=name == "alone"):
-            order.append(name)
-            ends[name].wait(30)
-
-    with ThreadPoolExecutor(3) as threads:
-        first = threads.submit(compute, "first")
-        until(lambda: order == ["first"])
-        alone = threads.submit(compute, "alone")
-        until(lambda: card._alone == 1)
-        later = threads.submit(compute, "later")
-        for name, work in (("first", first), ("alone", alone), ("later", later)):
-            until(lambda name=name: order[-1] == name)
-            ends[name].set()
-            work.result(30)
-    assert (order, card.use) == (["first", "alone", "later"], "")
 
 
 def test_the_server_is_stopped_while_tasks_compute_and_started_again_afterwards(host: LocalTargetHost) -> None:

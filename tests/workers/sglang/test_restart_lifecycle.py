@@ -26,9 +26,8 @@ from tasks.store.store import Store
 from workers.sglang.host import LocalTargetHost
 
 END_TOKEN = 2
-END, ODD, EVEN = 0, 1, 2  # clusters: the end of the turn, and all other tokens by their id
-LABELS = np.where(np.arange(49152) % 2, ODD, EVEN)
-LABELS[END_TOKEN] = END
+LABELS = np.where(np.arange(49152) % 2, 1, 2)  # the end of the turn is in cluster 0, the others by their id
+LABELS[END_TOKEN] = 0
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +40,7 @@ def test_where_sentences_end_the_end_of_a_turn_is_raised_alike_by_the_server_and
 ) -> None:
     # Given deltas that make digits, points and other ends of sentences likely, and a raised end of the turn
     ends, clustering = sentence_ends(str(small_model)), "0123456789abcdef"
-    labels = np.where(LABELS == END, END, np.where(ends > 0, 1, 2)).astype(np.uint8)
+    labels = np.where(LABELS == 0, 0, np.where(ends > 0, 1, 2)).astype(np.uint8)
     deltas, target = (20.0, 3.0, 0.0), embedded_target(small_model, dtype="float32")
     np.save(host.labels_folder() / f"{clustering}.npy", labels)
     write_labels(pack_labels(ends), f"{clustering}.ends", host.labels_folder())

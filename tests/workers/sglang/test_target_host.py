@@ -8,6 +8,7 @@ import shlex
 import signal
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -182,11 +183,8 @@ def put_run(store: Store, name: str, **target: Any) -> None:
 def test_servers_of_different_arguments_never_share_answers(store: Store, tmp_path: Path) -> None:
     def evaluated(run: str, args: str) -> answer_runs.Evaluation:
         put_run(store, run, args=args)
-        host = LocalTargetHost(tmp_path / run, "gpu", os.environ)
-        try:
+        with closing(LocalTargetHost(tmp_path / run, "gpu", os.environ)) as host:
             return evaluate(host, store, run, [[0.0, 0.5, -0.5]])[0]
-        finally:
-            host.close()
 
     # Given two runs with the same settings on one Redis, whose servers have different arguments
     first, second = evaluated("first", "--size 2"), evaluated("second", "--size 3")

@@ -53,12 +53,10 @@ def hooks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, A
         "sglang.srt.entrypoints.openai.protocol": {"ChatCompletionMessageGenericParam": SimpleNamespace},
     }
     for name, members in modules.items():
-        module = ModuleType(name)
-        vars(module).update(members)
-        for depth in range(1, name.count(".") + 1):
-            part = ".".join(name.split(".")[:depth])
-            monkeypatch.setitem(sys.modules, part, sys.modules.get(part) or ModuleType(part))
-        monkeypatch.setitem(sys.modules, name, module)
+        parts = name.split(".")
+        for depth in range(1, len(parts) + 1):
+            monkeypatch.setitem(sys.modules, ".".join(parts[:depth]), ModuleType(parts[depth - 1]))
+        vars(sys.modules[name]).update(members)
     monkeypatch.delenv(LABELS_VARIABLE, raising=False)
     monkeypatch.setenv(SYSTEM_VARIABLE, str(folder / "system.json"))
     monkeypatch.syspath_prepend(str(folder))
@@ -116,11 +114,7 @@ class Server:
             assert body.custom_logit_processor is None  # the server is not started with the option for them
 
         self._hook("_validate_one_request")(refuse_processors, manager, body, [1])
-        scheduled = SimpleNamespace(
-            custom_logit_processor=body.custom_logit_processor,
-            sampling_params=SimpleNamespace(**sampling),
-            output_ids=[],
-        )
+        scheduled = SimpleNamespace(**vars(body) | {"sampling_params": SimpleNamespace(**sampling), "output_ids": []})
         self._hook("Req.__init__")(None, scheduled)
         assert scheduled.custom_logit_processor is None
         return scheduled
@@ -133,11 +127,8 @@ class Server:
             self._hook("Sampler._preprocess_logits")(None, output.next_token_logits, batch.sampling_info)
             return torch.tensor(tokens)
 
-        batch = SimpleNamespace(
-            sampling_info=self.info,
-            req_pool_indices=self._places,
-            forward_mode=SimpleNamespace(is_decode=lambda: decodes),
-        )
+        mode = SimpleNamespace(is_decode=lambda: decodes)
+        batch = SimpleNamespace(sampling_info=self.info, req_pool_indices=self._places, forward_mode=mode)
         self._hook("ModelRunner.sample")(sample, self._runner, SimpleNamespace(next_token_logits=logits), batch)
         return logits
 

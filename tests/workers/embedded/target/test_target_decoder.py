@@ -117,12 +117,10 @@ def test_on_a_machine_that_mixes_rows_one_is_answered_at_a_time(mixes: bool, row
 
 def test_greedy_takes_the_lowest_of_equal_tokens() -> None:
     draw, sampler = torch.Generator().manual_seed(0), Sampler(0.0, 1.0, None)
-    for size in (5, 1000, 49152, 151_936):
-        for _ in range(20):
-            logits = torch.zeros(size)
-            equal = torch.randint(size, (7,), generator=draw)
-            logits[equal] = 3.5
-            assert sampler.choose(logits) == int(equal.min())
+    for size in (5, 1000, 49152, 151_936) * 20:
+        logits, equal = torch.zeros(size), torch.randint(size, (7,), generator=draw)
+        logits[equal] = 3.5
+        assert sampler.choose(logits) == int(equal.min())
 
 
 @pytest.mark.parametrize(("top_p", "reached"), [(1.0, {0, 1, 2, 3}), (0.79, {1, 3}), (0.81, {1, 2, 3}), (0.01, {1})])
