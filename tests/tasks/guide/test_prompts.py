@@ -1,8 +1,9 @@
-"""Prompts of judge and reflector, in which what is quoted can only be read as quotations; and the templates."""
+"""Prompts, in which what is quoted can only be read as quotations; and replies, of which nothing is mended."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,16 +12,19 @@ import pytest
 from guide_records import found, ticket
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.lib._pydantic import to_strict_json_schema
 
 from tasks.common.text import break_control_tokens
-from tasks.guide.prompts import (
-    PromptForm,
-    Template,
-    proposal_messages,
-    rollout_messages,
-    solved_before,
+from tasks.common.validation import adapter
+from tasks.guide.prompts import PromptForm, Template, proposal_messages, rollout_messages, solved_before
+from tasks.guide.replies import (
+    Critique,
+    GuideProposal,
+    UnusableReply,
+    narrowed_proposal,
+    parse_critique,
+    parse_proposal,
 )
-from tasks.guide.replies import Critique, narrowed_proposal, parse_proposal
 from tasks.guide.ticket import Ticket
 
 TEMPLATE = Template((Path(__file__).parents[3] / "configs" / "guide" / "reflection.txt").read_text())
@@ -93,3 +97,40 @@ def test_what_a_small_reflector_is_shown_as_an_answer_is_one_that_its_grammar_al
     assert user == messages[1]
     jsonschema.validate(json.loads(reply), narrowed_proposal(["G0"], 5, 1))
     assert parse_proposal(reply, "stop").operations
+
+
+# replies
+
+GOOD = '{"summary": "s", "critique": "c"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "said"),
+    [
+        (GOOD, "length", "max_new_tokens"),
+        (GOOD, "stop_string", "stop string"),
+        (GOOD[:-1], "stop", "JSON"),
+        (f"```json\n{GOOD}\n```", "stop", "JSON"),
+        (f"{GOOD}\n{GOOD}", "stop", "JSON"),
+        (f"[{GOOD}]", "stop", "JSON"),
+        ('{"summary": "s", "summary": "t", "critique": "c"}', "stop", "summary"),
+        ('{"summary": "s", "critique": NaN}', "stop", "critique"),
+        ('{"summary": "s"}', "stop", "critique"),
+        ('{"summary": "s", "critique": "c", "verdict": "pass"}', "stop", "verdict"),
+        ('{"summary": "s", "critique": "c", "candidate_ops": [{"op": "add"}]}', "stop", "candidate_ops"),
+        ('{"summary": " ", "critique": "c"}', "stop", "empty"),
+        ("[" * 100_000, "stop", "JSON"),
+    ],
+)
+def test_almost_right_replies_are_rejected_with_their_reason(text: str, finish: str, said: str) -> None:
+    with pytest.raises(UnusableReply, match=said) as error:
+        parse_critique(text, finish, 100, 100)
+    assert "\n" not in str(error.value)
+
+
+def test_an_endpoint_gets_a_schema_that_strict_mode_takes() -> None:
+    for kind in (Critique, GuideProposal):
+        schema = to_strict_json_schema(adapter(kind))
+        written = json.dumps(schema)
+        assert not any(f'"{name}"' in written for name in ("default", "maxLength", "maxItems"))
+        assert list(schema["properties"]) == schema["required"] == [field.name for field in fields(kind)]
