@@ -43,17 +43,14 @@ def guide_values(folder: Path, **changes: Any) -> dict[str, Any]:
     small = {
         "stage_a_paths": [str(folder / "tickets.jsonl")],
         "missions": {MISSION: "the cabinet is ready"},
-        "guidance": {"path": str(folder / "guidance.json"), "retention": 3},
+        "guidance.path": str(folder / "guidance.json"),
         "output": {"root": str(folder / "outputs"), "run_id": "run", "fail_if_exists": True},
         "sampler.group_batch_size": 2,
         "sampler.grid": [{"temperature": 0.0, "top_p": 1.0, "max_new_tokens": 32}, cell],
-        "signals.weights": {"label_match": 1.0, "self_consistency": 0.5, "confidence": 0.5},
         "critic.prompt_path": str(ROOT / "configs" / "guide" / "critic.txt"),
         "reflection.prompt_path": str(ROOT / "configs" / "guide" / "reflection.txt"),
         "reflection.batch_size": 8,
         "reflection.rapid_mode": True,
-        "holdout": {"fraction": 0.25, "seed": 5, "max_false_pass_rise": 0.05, "min_probability": 0.8},
-        "runner.shuffle_seed": 11,
         **{name.replace("__", "."): value for name, value in changes.items()},
     }
     for name, value in small.items():
@@ -62,15 +59,14 @@ def guide_values(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def stage_a_row(group_id: str, **changes: Any) -> dict[str, Any]:
-    """One line of Stage-A, complete; a change to None takes the field away."""
+    """One line of Stage-A, complete."""
     images = {"image_1": f"{group_id}: the door is closed", "image_2": "the cables are tied"}
     row = {"group_id": group_id, "mission": MISSION, "label": "pass", "per_image": images, "stage_a_complete": True}
-    return {name: value for name, value in {**row, **changes}.items() if value is not None}
+    return {**row, **changes}
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any] | str]) -> Path:
-    lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows]
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
     return path
 
 
@@ -94,7 +90,6 @@ class World:
         self.verdict: Callable[[str, str, int], str] = judged_by_rule
         self.proposal: Callable[[], str] = lambda: proposal_text(RULE)
         self.critique: Callable[[], str] = lambda: json.dumps({"summary": "s", "critique": "c"})
-        self.is_slow: Callable[[Request], bool] = lambda request: False
         self.queue: list[Request] = []
 
     def submit(self, request: Request, journal: Journal) -> None:
@@ -103,7 +98,6 @@ class World:
     def results(self, watch: Callable[[], None]) -> Iterator[tuple[Request, dict[str, Any]]]:
         while self.queue:
             watch()
-            self.queue.sort(key=self.is_slow)
             request = self.queue.pop(0)
             if request.key not in self.answers:
                 self.tasks[request.spec.task] += 1
@@ -150,21 +144,21 @@ class MissionOnDisk:
     Its batches are of eight, which no file may have with a preview.
     """
 
-    def __init__(self, folder: Path, name: str = MISSION, training: int = 8, holdout: int = 8, **changes: Any) -> None:
-        changes = {"sampler__group_batch_size": 32, "reflection__rapid_mode": False, "verifier": "my:own", **changes}
-        settings = guide_settings_from(guide_values(folder, missions={name: "f"}, **changes))
+    def __init__(self, folder: Path, training: int = 8, holdout: int = 8, **changes: Any) -> None:
+        own = {"sampler__group_batch_size": 32, "reflection__rapid_mode": False, "verifier": "my:own"}
+        settings = guide_settings_from(guide_values(folder, **own | changes))
         sampler = dataclasses.replace(settings.sampler, group_batch_size=8)
         self.settings: GuideSettings = dataclasses.replace(settings, sampler=sampler)
         shown = ("label present", "no label")
         tickets = [
-            Ticket(f"t{n:02}", name, "fail" if n % 2 else "pass", {"image_1": f"unit {n}: {shown[n % 2]}"})
+            Ticket(f"t{n:02}", MISSION, "fail" if n % 2 else "pass", {"image_1": f"unit {n}: {shown[n % 2]}"})
             for n in range(training + holdout)
         ]
-        self.tickets = MissionTickets(name, tuple(tickets[:training]), tuple(tickets[training:]), ())
-        self.path = self.settings.folder / name
+        self.tickets = MissionTickets(MISSION, tuple(tickets[:training]), tuple(tickets[training:]), ())
+        self.path = self.settings.folder / MISSION
         self.path.parent.mkdir(parents=True, exist_ok=True)
         OutputFolder(self.path.parent).run_id("guide")
-        write_guidance(folder / "guidance.json", name)
+        write_guidance(folder / "guidance.json", MISSION)
 
     def start(self) -> MissionRun:
         repository, first = write_ingest(self.path, self.settings, self.tickets)

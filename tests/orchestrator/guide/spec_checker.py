@@ -71,10 +71,11 @@ class SpecChecker:
             self.cap_left = self.settings["reflection"]["change_cap_per_epoch"]
             for at in range(0, len(order) - size + 1, size):
                 batch, line = order[at : at + size], reflections[number]
-                was, sides = called(self.now), ("step_before", "hash_before", "step_after", "hash_after")
-                number += 1
+                before, number = called(self.now), number + 1
                 self.batch(epoch, number, batch, line, selections[(number - 1) * size : number * size])
-                self.same(f"step {number}", [line[f"guidance_{one}"] for one in sides], [*was, *called(self.now)])
+                for side, wanted in (("before", before), ("after", called(self.now))):
+                    found = [line[f"guidance_step_{side}"], line[f"guidance_hash_{side}"]]
+                    self.same(f"step {number}: guidance {side}", found, wanted)
                 if self.before:
                     history.append(called(self.now))
         self.same("reflections and selections", (len(reflections), len(selections)), (number, number * size))
@@ -83,6 +84,8 @@ class SpecChecker:
         entry = json.loads((self.folder / "guidance.json").read_text())[self.mission]
         self.same("guidance.json", called((entry["step"], entry["experiences"])), called(self.now))
         self.same("history", [[one["step"], one["hash"]] for one in entry["metadata"]["history"]], history)
+        held = {key: one["text"] for key, one in entry["metadata"]["entries"].items() if not one["removed"]}
+        self.same("entries", held, self.now[1])
         return self.faults
 
     def batch(self, epoch: int, number: int, order: Sequence[str], line: Value, selections: Sequence[Value]) -> None:
@@ -134,9 +137,7 @@ class SpecChecker:
         rejected = [one["index"] for one in line["rejected_operations"]]
         wanted = [one for index, one in enumerate(asked) if index not in rejected]
         self.same(f"{where}: operations", [one["op"] for one in accepted], [one["op"] for one in wanted])
-        self.same(
-            f"{where}: over the budget", [index for index in range(most, len(asked)) if index not in rejected], []
-        )
+        self.same(f"{where}: over the budget", {*range(most, len(asked))} - {*rejected}, set())
         experiences, highest = dict(self.now[1]), self.highest
         for one, operation in zip(accepted, wanted, strict=False):
             self.same(f"{where}: evidence", set(one["evidence"]) - set(line["bundle"]), set())
@@ -185,17 +186,15 @@ class SpecChecker:
         settings, kinds = self.settings["reflection"], dict[str, int]()
         for name, verdicts in groups.items():
             right = {verdict == self.labels[name] for verdict in verdicts if verdict}
-            kind = 0 if len(right) == 2 else 2 if right == {True} else 1  # mixed, all wrong, all right
-            meets = {
-                "selected_mismatch_or_all_wrong": kind == 1 or majority(verdicts) != self.labels[name],
-                "contradictions_only": kind == 0,
-                "contradictions_or_all_wrong": kind < 2,
-            }
-            if meets[settings["eligibility_policy"]]:
-                kinds[name] = kind
+            kinds[name] = 0 if len(right) == 2 else 2 if right == {True} else 1  # mixed, all wrong, all right
+        meets = {
+            "selected_mismatch_or_all_wrong": lambda one: kinds[one] == 1 or majority(groups[one]) != self.labels[one],
+            "contradictions_only": lambda one: kinds[one] == 0,
+            "contradictions_or_all_wrong": lambda one: kinds[one] < 2,
+        }[settings["eligibility_policy"]]
         is_by_hand = settings["all_wrong_strategy"] == "manual_review"
-        by_hand = sorted(name for name, kind in kinds.items() if kind == 1 and is_by_hand)
-        return sorted(kinds.keys() - set(by_hand), key=lambda name: (kinds[name], name)), by_hand
+        by_hand = sorted(one for one in groups if meets(one) and kinds[one] == 1 and is_by_hand)
+        return sorted(filter(meets, groups.keys() - {*by_hand}), key=lambda one: (kinds[one], one)), by_hand
 
     def lines(self, name: str) -> list[Value]:
         return lines_of(self.folder / f"{name}.jsonl")

@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.guide.experiences import (
-    Applied,
-    Operation,
-    apply_operations,
-    check_text,
-    resolve_evidence,
-    sentences,
-)
+from tasks.guide.experiences import Applied, Operation, apply_operations, check_text, sentences
 
 COPIED = sentences("The cable hangs loose. The lid is closed, 0.5 mm open.") | sentences("标签清晰。螺丝缺失！")
 OTHERS = ("Pass when the lid is closed.", "值≥3时通过")
@@ -78,8 +71,3 @@ def test_budgets_take_the_first_operations_valid_or_not() -> None:
         assert [index for index, _ in found.rejected] == [0, 2] and "G13" in found.experiences
     last = apply(*(edit("remove", key) for key in START))
     assert [index for index, _ in last.rejected] == [2], "the last experience stays"
-
-
-def test_evidence_is_a_group_id_or_a_place_in_the_bundle() -> None:
-    named = ("第2组", " t-7 ", "第 ３ 组", "t-3", "2", "12", "第99组", "组")
-    assert resolve_evidence(named, BUNDLE) == ("t-3", "t-7", "12")

@@ -44,8 +44,6 @@ def test_what_changes_a_proposal_changes_its_key() -> None:
     assert key("endpoint") == key("endpoint", endpoint=slow) == key("endpoint", server={"version": "2"})
 
 
-# verifiers
-
 SOURCE = """
 import os
 

@@ -1,6 +1,6 @@
 """Three lines are read by their form alone; seeds; votes, which candidate is chosen, and the bounds of the gate.
 
-The rest follows from the specification: tests/orchestrator/guide/test_guide_spec.py.
+The rest follows from the specification: tests/orchestrator/guide/test_guide_mission.py.
 """
 
 from __future__ import annotations

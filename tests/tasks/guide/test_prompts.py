@@ -78,19 +78,6 @@ def test_no_summary_or_critique_changes_the_structure_of_a_prompt(summary: str, 
         "".join(lines).encode()
 
 
-def test_each_ticket_is_shown_with_its_number_label_and_answers() -> None:
-    bundle = [found(ticket("fail", "a"), ("pass", 0.9), ("pass", 0.4), ("fail", 0.5), None), found(ticket("fail", "b"))]
-    critiques, contrast = {("a", 0): WRONG, ("a", 2): WRONG}, (ticket("pass", "c"),)
-    user = proposal_messages(TEMPLATE, FOCUS, EXPERIENCES, bundle, critiques, contrast, 3)[1]
-    shown = [json.loads(line.removesuffix(",")) for line in user.split("\n") if '"images"' in line]
-    places = [(one.get("group"), one.get("group_id"), one["label"]) for one in shown]
-    assert places == [(None, None, "pass"), ("第1组", "a", "fail"), ("第2组", "b", "fail")]
-    # Equal answers are one, with how often they came, and with what the critic said of them.
-    answers = [[one.get(key) for key in ("verdict", "label_match", "winner", "times")] for one in shown[1]["answers"]]
-    assert answers == [["pass", False, True, 2], ["fail", True, False, 1], [None, None, None, 1]]
-    assert shown[1]["answers"][0]["critiques"][0]["critique"] == "The wire is black."
-
-
 def test_what_a_small_reflector_is_shown_as_an_answer_is_one_that_its_grammar_allows() -> None:
     messages = ("system", f"{FOCUS} A bundle.")
     [*_, reply, user] = solved_before(messages, TEMPLATE, FOCUS)
@@ -98,8 +85,6 @@ def test_what_a_small_reflector_is_shown_as_an_answer_is_one_that_its_grammar_al
     jsonschema.validate(json.loads(reply), narrowed_proposal(["G0"], 5, 1))
     assert parse_proposal(reply, "stop").operations
 
-
-# replies
 
 GOOD = '{"summary": "s", "critique": "c"}'
 
