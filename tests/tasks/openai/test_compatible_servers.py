@@ -87,6 +87,7 @@ UNUSABLE = {
         (400, {"error": {"code": "400", "message": FILTERED}}, UnusableReplyError, "It is not appropriate."),
         # A reply without a text says why, and one without one usable object is shown.
         (200, ending("content_filter", content=None), UnusableReplyError, "the endpoint's content filter"),
+        (200, completion({"refusal": "I can't."}), UnusableReplyError, "the model refused"),
         (200, ending("tool_calls", tool_calls=[{"id": "x"}]), UnusableReplyError, "has tool calls and no text"),
         *((200, completion({"content": text}), UnusableReplyError, said) for text, said in UNUSABLE.items()),
     ],
