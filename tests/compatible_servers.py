@@ -48,12 +48,9 @@ class Server:
 
 
 class Ollama(Server):
-    """A model is pulled before it is used; it may think aloud, and its cloud does not enforce a schema."""
+    """A model may think aloud, and its cloud does not enforce a schema."""
 
     def complete(self, body: dict[str, Any]) -> Any:
-        if body["model"] != "any":
-            message = f'model "{body["model"]}" not found, try pulling it first'
-            raise Refusal(404, {"error": {"message": message, "type": "api_error", "param": None, "code": None}})
         return completion({"content": f"```json\n{CONTENT}\n```\nI hope this helps.", "reasoning": "End {earlier}?"})
 
 
