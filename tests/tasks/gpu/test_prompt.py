@@ -12,7 +12,7 @@ from typing import Any
 
 import cluster_families as families
 import pytest
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from orchestrator.farm.checks import check_template
@@ -30,6 +30,16 @@ TEMPLATE = "Read this.\n\n{context}\n\nQuestion: {query}\n"
 WIDE = 0xFEE0  # from an ASCII letter to its wide form
 Family = Callable[[], Any]
 PLAIN = ("Be\nbrief.", "Sales of 2018: $1,577.00 million; größer  than\t6 €. <html> [1]\n", "  How much?\n")
+
+
+def unigram() -> Any:
+    """SentencePiece's other model, whose vocabulary has the control tokens as pieces with the best score."""
+    letters = [(chr(code), -3.0) for code in range(33, 127)] + [("▁", -2.0), ("\n", -4.0), ("▁re", -4.0)]
+    marks = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0)]
+    backend = Tokenizer(models.Unigram([*marks, *letters], unk_id=0))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    backend.add_special_tokens([AddedToken(text, special=True, normalized=False) for text, _ in marks])
+    return families.chat(backend, "<s>", "</s>", bos_token="<s>", eos_token="</s>", unk_token="<unk>")
 
 
 def qwen_that_thinks() -> Any:
@@ -57,6 +67,7 @@ KINDS = {
     "smollm2": lambda: AutoTokenizer.from_pretrained(embedded_model()),
     "qwen": families.qwen,
     "gemma": families.gemma,
+    "unigram": unigram,
     "thinking": qwen_that_thinks,
     "narrowing": qwen_that_narrows,
 }
