@@ -98,7 +98,7 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
         out = sys.stdout if output is None else stack.enter_context(output.open("w", buffering=1))
         stack.enter_context(redirect_stdout(sys.stderr))  # what a function of the user prints is no verdict
         pool = stack.enter_context(ThreadPoolExecutor(settings.concurrency))
-        stack.enter_context(console.ticking(console.say, lambda: f"{counts.total():,} of {len(rows):,} rows judged"))
+        stack.enter_context(console.ticking(console.say, _how_far(counts, len(rows))))
         calls = {row: pool.submit(grade, row) for row in dict.fromkeys(rows)}  # equal rows are asked once
         try:
             for verdict, problem in _verdicts(calls[row] for row in rows):
@@ -119,6 +119,13 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
                 cost = format_cost(dollars, endpoint.budget_usd, spent.unconfirmed)
                 print(f"{limits.used.requests} calls, cost: {cost}", file=sys.stderr)
     return console.fail(console.BROKEN if refused else console.DONE, *refused)
+
+
+def _how_far(counts: Counter[str], rows: int) -> Callable[[], str]:
+    from orchestrator.report.live import Pace
+
+    pace = Pace()
+    return lambda: pace.told(counts.total(), rows, "rows judged")
 
 
 def _write(verdict: dict[str, Any], out: TextIO, counts: Counter[str]) -> None:

@@ -16,7 +16,7 @@ from orchestrator.evolve.search import RunState, Search
 from orchestrator.farm import FarmUnavailable
 from orchestrator.farm.work import Records
 from orchestrator.report.format import format_duration, format_score
-from orchestrator.report.live import STAGES, Snapshot, View, usage_text
+from orchestrator.report.live import STAGES, Pace, Snapshot, View, usage_text
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
 from orchestrator.runs.jobs import ArtifactRequests
 from orchestrator.runs.kinds import STEP_FILE
@@ -54,14 +54,13 @@ class ProgressReporter:
         self._store, self._run_id, self._publisher = session.farm.store, session.run_id, session.publisher
         self._written: set[str] = set()
         self._flushed, self._step = 0.0, ""  # the step is what the folder says
-        self._began = time.monotonic()  # of the plan in flight
-        self._plan: tuple[str, int] = ("", 0)  # the plan in flight, and how many stages it had at the start
+        self._plan, self._pace = "", Pace()  # of the plan in flight
 
     def __call__(self, plan: Plan, records: Records, failures: Sequence[Failure], arm: str = "") -> None:
         """Show the records, and write what is new from time to time."""
         self._keep_step(STAGES[plan.purpose])
-        if self._plan[0] != plan.name:
-            self._plan, self._began = (plan.name, len(records)), time.monotonic()
+        if self._plan != plan.name:
+            self._plan, self._pace = plan.name, Pace()
         usage = self._store.usage(self._run_id)
         if time.monotonic() - self._flushed > FLUSH_EVERY_S:
             self.flush(usage)
@@ -69,7 +68,7 @@ class ProgressReporter:
         self.view.show(replace(shown, arm=arm))
         if all(ref.field in records for candidate in plan.candidates for ref in stage_refs(candidate)):
             self.recorded += _evaluated(plan, records)
-            self._plan = ("", 0)
+            self._plan = ""
 
     def take_up(self, history: History, recorded: Evaluations) -> None:
         """Go on from the last generation that was recorded."""
@@ -140,8 +139,7 @@ class ProgressReporter:
 
     def _of_plan(self, plan: Plan, records: Records, errors: Mapping[str, str], usage: Mapping[str, float]) -> Snapshot:
         left = sum(1 for candidate in plan.candidates for ref in stage_refs(candidate) if ref.field not in records)
-        done, took = len(records), time.monotonic() - self._began
-        finished = done - self._plan[1]
+        done = len(records)
         return replace(
             self._snapshot(plan.purpose, usage),
             generation=plan.generation,
@@ -149,8 +147,7 @@ class ProgressReporter:
             progress=(done, done + left),
             candidates=len(plan.candidates),
             failed={_node(plan, c, records): errors[str(c.index)] for c in plan.candidates if str(c.index) in errors},
-            # Candidates are answered side by side: before half of the work is done, its pace says little.
-            left_s=took / finished * left if 0 < left <= finished else None,
+            left_s=self._pace.left(done, done + left),
             evaluations=self.recorded + _evaluated(plan, records),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -68,6 +69,25 @@ class Snapshot:
     progress: tuple[int, int] | None = None
     evaluations: Evaluations = field(default_factory=Evaluations)
     arm: str = ""
+
+
+class Pace:
+    """How long work still takes, by its pace since this object was first asked."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None
+
+    def left(self, done: int, total: int) -> float | None:
+        """In seconds; None when the work is done, and before a tenth of it has been seen to be done."""
+        began, before = self._first = self._first or (time.monotonic(), done)
+        if done >= total or (done - before) * 10 < total - before:
+            return None
+        return (time.monotonic() - began) / (done - before) * (total - done)
+
+    def told(self, done: int, total: int, unit: str) -> str:
+        """`12 of 40 batches, about 3 min 20 s left`."""
+        left = self.left(done, total)
+        return f"{done:,} of {total:,} {unit}" + ("" if left is None else f", about {format_duration(left)} left")
 
 
 class View:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from orchestrator.console import Terminated, command_line
 from orchestrator.farm import FarmLost, FarmUnavailable, Parked, StoreLost, workers
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Dispatcher
+from orchestrator.report.live import Pace
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable, RunInUse, write_output
 from orchestrator.runs.kinds import PROGRESS_FILE, ProgressFile, kind_of
 from orchestrator.runs.status import PARKED_FILE, ParkedState, StatusPublisher, keep_versions, write_parked_state
@@ -60,6 +61,8 @@ class Session:
     job_s: float
     dispatcher: Dispatcher
     publisher: StatusPublisher
+    pace: Pace = field(default_factory=Pace)
+    how_far: str = ""  # of the run, as in "12 of 40 batches, about 3 min 20 s left"
     _reported: float = float("-inf")
 
     @contextmanager
@@ -75,7 +78,9 @@ class Session:
     def report(self, progress: ProgressFile) -> None:
         """Publish how far the run is, and write it into the output folder."""
         self.output.write_json(PROGRESS_FILE, progress)
-        self.publisher.publish({"done": progress["done"], "total": progress["total"], **progress["figures"]})
+        done, total = progress["done"], progress["total"]
+        self.publisher.publish({"done": done, "total": total, **progress["figures"]})
+        self.how_far = self.pace.told(done, total, kind_of(self.output.path).progress(self.output.path).unit)
         self._reported = time.monotonic()
 
     def report_sometimes(self, progress: Callable[[], ProgressFile]) -> None:
@@ -141,8 +146,8 @@ def open_session(
     ):
         if needs_rules and not reached.rules:
             raise FarmUnavailable(f'the farm has no embedded endpoint, and {needs_rules} is "embedded"')
-        no_progress_s, tick = job_s + NO_PROGRESS_S, tick or ticker
-        dispatcher = Dispatcher(reached, run_id, no_progress_s, retry_wait_s, notify, tuple(only), tick=tick)
+        tick = tick or (lambda text: ticker("; ".join(filter(None, (session.how_far, text)))))
+        dispatcher = Dispatcher(reached, run_id, job_s + NO_PROGRESS_S, retry_wait_s, notify, tuple(only), tick=tick)
         said = {"kind": kind, **about}
         publisher = StatusPublisher(run_id, reached.store, output, said, budget_usd, is_priced)
         reached.store.retention.apply_rule(run_id, KEPT_S / DAY_S)
@@ -152,7 +157,8 @@ def open_session(
         keep_versions(output)
         output.remove(PARKED_FILE)  # not earlier: a start that is refused leaves the run parked
         try:
-            yield Session(output, reached, run_id, kind, job_s, dispatcher, publisher)
+            session = Session(output, reached, run_id, kind, job_s, dispatcher, publisher)
+            yield session
         except (KeyboardInterrupt, Terminated):  # workers end what they have of it; the next session sends it again
             with suppress(redis.RedisError, FarmUnavailable):
                 reached.store.put_metadata(run_id, CANCELLED, "1")
