@@ -15,9 +15,9 @@ from tasks.common.validation import JsonRecord
 from tasks.records import Score
 
 Phase = Literal["pre", "mut"]
-ExampleSet = Literal["training", "validation", "test", "ordering"]
+ExampleSet = Literal["training", "validation", "test", "ordering", "everyday"]
 EXAMPLE_SETS: tuple[ExampleSet, ...] = ("training", "validation", "test")
-"""Those that settings name.  No fitness uses "ordering", a part of training."""
+"""Those that settings name.  No fitness uses "ordering", a part of training, and "everyday", which has no golds."""
 StageName = str
 STAGES: Mapping[StageName, str] = {
     "merge": "openai",

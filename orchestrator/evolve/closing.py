@@ -132,6 +132,7 @@ class Closing:
         """The plain model and the winner on the test set, which nothing has been chosen on, then what is free beside.
 
         The rivals answer the questions that put the front in order, and the last ones that the contender answers.
+        Questions of another kind follow.
         """
         winner = book.system(book.winner)
         if rows := self.measurer.examples.get("test"):
@@ -141,7 +142,11 @@ class Closing:
             systems = [book.plain] if winner.name == PLAIN else [book.plain, winner]
             book = book.with_systems(self.measurer.measure("test", systems, "test"))
         sets = dict.fromkeys((book.ordering_set, last_common(book.contender) or book.ordering_set))
-        return book.with_systems(self.measurer.measure("rivals", self._rivals(book), *sets))
+        book = book.with_systems(self.measurer.measure("rivals", self._rivals(book), *sets))
+        if winner.name != PLAIN and self.measurer.examples.get("everyday"):
+            both = [book.plain, book.system(book.winner)]
+            book = book.with_systems(self.measurer.measure("everyday", both, "everyday"))
+        return book
 
     def _rivals(self, book: Book) -> list[System]:
         """What is free in every engine: the contender's prompt alone, a limit of tokens at its length, a stop.

@@ -12,7 +12,7 @@ from orchestrator.report.statistics import least_questions
 from orchestrator.runs.folder import OutputFolder, find_json
 from orchestrator.runs.jobs import LongPrompts, find_long_prompts
 from orchestrator.settings import SettingsError
-from orchestrator.settings.inputs import parse_selection
+from orchestrator.settings.inputs import parse_selection, shipped_file
 from orchestrator.settings.options import Settings
 from orchestrator.settings.run import by_rules, endpoint_of
 from tasks.judging.graders import UserFunction, UserFunctionError, is_function, needs_model, title_of, unfit
@@ -59,6 +59,12 @@ def choose_examples(settings: Settings) -> Examples:
     if settings.whole and sets["validation"] and len(training) >= LEAST_TO_ORDER:
         sets["training"], sets["ordering"] = training[::2], training[1::2]
     return sets
+
+
+def everyday_questions() -> list[Example]:
+    """Questions of another kind than those of the run, without golds: what a winner does to other traffic."""
+    lines = shipped_file("everyday.txt").read_text("utf-8").splitlines()
+    return [Example(f"everyday {number}", "", line, "") for number, line in enumerate(lines, start=1)]
 
 
 def _with_distinct_ids(questions: Sequence[SplitExample]) -> list[SplitExample]:

@@ -214,6 +214,8 @@ class _Evolution:
             self.scheduler, self.settings.too_long, examples, prompts or [*prompts_of(self.settings).values()],
             self.reporter.report_setup, self.view.notify,
         )  # fmt: skip
+        if self.settings.whole:
+            fitting["everyday"] = questions.everyday_questions()
         self.store.put_examples(self.run_id, fitting)
         return fitting
 

@@ -49,6 +49,7 @@ class System:
     ordering: Measurement | None = None
     validation: Measurement | None = None
     test: Measurement | None = None
+    everyday: Measurement | None = None  # none of its answers counts as right
 
     def on(self, which: ExampleSet) -> Measurement:
         """What was measured on a set that the system has been asked."""

@@ -8,6 +8,7 @@ answers.  A system prompt that did not pass is never recommended, whatever its f
 
 from __future__ import annotations
 
+import operator
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -194,6 +195,7 @@ def _notes(book: Book, winner: System, which: SetName, paired: Paired, *, whole:
     if book.contender.name != PLAIN and measured is not None and any(measured.loops):
         loops = f"{sum(measured.loops)} of {len(measured.loops)}"
         yield f"{loops} {which} answers of {_name(book.contender)} repeat themselves up to the limit of tokens."
+    yield from _elsewhere(book.plain, winner)
     if book.rounds > 1:
         yield (
             f"The validation questions have tested members {book.rounds} times, since the run went on after its end: "
@@ -201,6 +203,20 @@ def _notes(book: Book, winner: System, which: SetName, paired: Paired, *, whole:
         )
     if book.test_uses > 1:
         yield f"Some of the test questions have measured {book.test_uses} choices so far, this one included."
+
+
+def _elsewhere(plain: System, winner: System) -> Iterator[str]:
+    """What the winner does to questions of another kind."""
+    if plain.everyday is None or winner.everyday is None:
+        return
+    before, after = plain.everyday, winner.everyday
+    longer = sum(map(operator.gt, after.tokens, before.tokens))
+    yield (
+        f"On {len(after.tokens)} everyday questions of another kind {_name(winner)} has {after.mean_tokens:.1f} tokens "
+        f"where the plain model has {before.mean_tokens:.1f}: {longer} answers are longer, {after.tokens.count(0)} are "
+        f"empty and {after.whole.count(False)} not whole (of the plain model {before.whole.count(False)}). "
+        "Use it only for requests like your own questions."
+    )
 
 
 def _at_cap(book: Book) -> Iterator[str]:

@@ -30,6 +30,7 @@ STAGES = {
     "validation": "testing on the validation questions",
     "rivals": "measuring what is free in every engine",
     "test": "measuring the winner on the test questions",
+    "everyday": "measuring questions of another kind",
     "final": "comparing the answers",
 }
 """What a run is at, by stage; beside `clusters` and those OF_A_GENERATION they are the plans that no search makes."""

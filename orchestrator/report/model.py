@@ -49,8 +49,9 @@ class Figures:
 class ReportedSystem:
     """A system with its figures on each set, None where it was not asked: see `orchestrator.evolve.systems.System`.
 
-    end: after which tokens the first delta, that of the end of a turn, acts; is_on_front: on the training set;
-    passed: a loss of correct answers of the margin or more is excluded by the validation set.
+    everyday: on questions of another kind, without golds: none of the answers counts as right.  end: after which tokens
+    the first delta, that of the end of a turn, acts; is_on_front: on the training set; passed: a loss of correct
+    answers of the margin or more is excluded by the validation set.
     """
 
     name: str
@@ -65,6 +66,7 @@ class ReportedSystem:
     ordering: Figures | None
     validation: Figures | None
     test: Figures | None
+    everyday: Figures | None
     is_on_front: bool
     passed: bool
 
@@ -142,7 +144,7 @@ def reported_systems(book: Book, seed: int, *, whole: bool) -> tuple[ReportedSys
 
     def reported(one: System) -> ReportedSystem:
         values: dict[str, Any] = {field.name: getattr(one, field.name) for field in fields(System)}
-        values |= {which: values[which] and figures_of(values[which], seed) for which in LAST_FIRST}
+        values |= {which: values[which] and figures_of(values[which], seed) for which in (*LAST_FIRST, "everyday")}
         values["end"] = "sentence" if whole and one.deltas else "any"
         return ReportedSystem(**values, is_on_front=one.name in members, passed=one.name in book.passed)
 

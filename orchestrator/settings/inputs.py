@@ -312,11 +312,16 @@ def read_prompts(path: Path) -> tuple[BrevityPrompt, ...]:
     return prompts
 
 
+def shipped_file(name: str) -> Path:
+    """One of configs/ of this project, which is in this folder when installed from a wheel."""
+    installed = Path(__file__).parent / name
+    return installed if installed.is_file() else Path(__file__).parents[2] / "configs" / name
+
+
 def prompts_of(settings: Settings) -> dict[str, str]:
     """The whole system prompts that a run measures, by their names, the plain one first."""
     path = settings.prompts_path
-    if path == SHIPPED:  # in this folder when installed from a wheel
-        installed = Path(__file__).parent / "prompts.yaml"
-        path = installed if installed.is_file() else Path(__file__).parents[2] / "configs" / "prompts.yaml"
+    if path == SHIPPED:
+        path = shipped_file("prompts.yaml")
     prompts = (BrevityPrompt(PLAIN, ""),) if path is None else read_prompts(path)
     return {prompt.name: prompt.system_prompt(settings.target_system_prompt) for prompt in prompts}

@@ -16,12 +16,14 @@ from tasks.openai.calls import ask_until_usable, client_for
 from tasks.openai.client import Messages, OpenAIClient
 from tasks.openai.endpoint import UnusableReplyError, name_of
 from tasks.plan import Phase
-from tasks.records import Judge
+from tasks.records import Judge, Verdict
 from tasks.stage import Stage, StageTask, run_stage
 from tasks.store.client import hold_lock
 from tasks.store.keys import content_hash
 from tasks.store.store import Store
 from tasks.task import raise_if_cancelled
+
+WITHOUT_GOLD = Verdict(False, 1, 1.0, "text", "the question has no right answer")
 
 
 def verdict_record(
@@ -61,7 +63,9 @@ def judge_missing(
 
     def judge_one(key: str) -> None:
         row = todo[key]
-        if grader is None:
+        if not row[1]:
+            verdict = {**dataclasses.asdict(WITHOUT_GOLD), "by": ""}
+        elif grader is None:
             client, call_id = client_for(store, run.id, run.endpoint), f"{run.id}-{key.replace(':', '-')}"
             try:
                 verdict = verdict_record(client, run.judge, call_id, row, store, run.id)
