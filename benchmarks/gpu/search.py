@@ -188,8 +188,11 @@ def figures_of(folder: Path) -> dict[str, Any] | None:
     asked = [one for one in report["systems"] if any(one[which] for which in SETS)]
     return {
         **{name: report[name] for name in ("goal", "margin", "winner")},
-        "sentence": report["conclusion"]["sentence"],
-        "systems": [{name: one[name] for name in ("name", "kind", "system_prompt", "passed", *SETS)} for one in asked],
+        "sentences": report["conclusion"]["sentences"],
+        "systems": [
+            {name: one[name] for name in ("name", "kind", "system_prompt", "passed", *SETS, "everyday")}
+            for one in asked
+        ],
         "tests": [{"name": one.name, **asdict(one.result)} for one in book.tests],
         "over_plain": over_plain(book, report["margin"]),
         "added_by_search": None if gain is None else {"gain": asdict(gain[0]), "beyond_known": gain[1]},

@@ -210,11 +210,11 @@ def _elsewhere(plain: System, winner: System) -> Iterator[str]:
     if plain.everyday is None or winner.everyday is None:
         return
     before, after = plain.everyday, winner.everyday
-    longer = sum(map(operator.gt, after.tokens, before.tokens))
+    longer, cut = sum(map(operator.gt, after.tokens, before.tokens)), after.whole.count(False)
     yield (
         f"On {len(after.tokens)} everyday questions of another kind {_name(winner)} has {after.mean_tokens:.1f} tokens "
-        f"where the plain model has {before.mean_tokens:.1f}: {longer} answers are longer, {after.tokens.count(0)} are "
-        f"empty and {after.whole.count(False)} not whole (of the plain model {before.whole.count(False)}). "
+        f"(the plain model: {before.mean_tokens:.1f}); longer answers: {longer}, empty: {after.tokens.count(0)}, "
+        f"not whole: {cut} (of the plain model: {before.whole.count(False)}). "
         "Use it only for requests like your own questions."
     )
 

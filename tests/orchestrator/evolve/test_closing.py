@@ -18,7 +18,7 @@ from tasks.store.store import Store
 
 PROMPT = "Be concise."
 ARMS = (Arm(PLAIN, "", "clusters of plain"), Arm("concise", PROMPT, "clusters of concise"))
-SETS = {"training": 60, "ordering": 200, "validation": 300, "test": 80}
+SETS = {"training": 60, "ordering": 200, "validation": 300, "test": 80, "everyday": 30}
 
 
 class World:
@@ -133,20 +133,21 @@ def test_the_order_is_on_disk_before_the_validation_set_and_the_test_set_is_aske
     # The front is ordered by questions that no fitness has used
     assert {one.examples for one in world.asked("ordering")} == {"ordering"}
     plans = [(name, {one.examples for one in candidates}) for name, candidates in world.measurer.asked]
-    assert plans[-2:] == [("test", {"test"}), ("rivals", {"ordering", "test"})]
-    assert not any("test" in sets for _, sets in plans[:-2])
+    assert plans[-3:] == [("test", {"test"}), ("rivals", {"ordering", "test"}), ("everyday", {"everyday"})]
+    assert not any("test" in sets for _, sets in plans[:-3])
     # A use is counted before an answer is known
     assert world.uses_when_tested and all(uses == SETS["test"] for uses in world.uses_when_tested)
     assert book.winner == "g0_pop0"
     # Its rivals are what is free in every engine, its own system prompt among them
     assert [one.name for one in book.having("test")] == [PLAIN, "concise", "g0_pop0", "max_tokens 20", "first sentence"]
+    assert [one.name for one in book.having("everyday")] == [PLAIN, "g0_pop0"]
     assert book.test_uses == 1
     stop = book.system("first sentence")
     assert stop.system_prompt == "" and stop.deltas[0] > 100 and not any(stop.deltas[1:])
     # What is on disk is not done again: it was written before the test set
     done = len(world.measurer.asked)
     assert world.conclude(read_book(world.output), individual) == book
-    assert [name for name, _ in world.measurer.asked[done:]] == ["test", "rivals"]
+    assert [name for name, _ in world.measurer.asked[done:]] == ["test", "rivals", "everyday"]
     # A whole book asks nothing more, and the same use of the test set counts once
     done = len(world.measurer.asked)
     assert world.conclude(book, individual).test_uses == 1 and len(world.measurer.asked) == done

@@ -111,6 +111,16 @@ def test_where_nothing_passed_the_most_promising_is_named_and_how_many_questions
     assert "new validation questions" in conclude(longer, MARGIN, 7, "most_right").sentences[-1]
 
 
+def test_what_the_winner_does_to_questions_of_another_kind_is_said() -> None:
+    made = report(book()).conclusion.sentences
+    plain = Measurement(("1", "2", "3"), (10, 10, 10), (False,) * 3, (True,) * 3, (False,) * 3)
+    winner = replace(plain, tokens=(0, 11, 40), whole=(True, True, False))
+    asked = [replace(one, everyday={PLAIN: plain, EVOLVED: winner}.get(one.name)) for one in book().systems]
+    [said] = {*report(book(*asked)).conclusion.sentences} - {*made}
+    assert "has 17.0 tokens (the plain model: 10.0)" in said
+    assert "longer answers: 2, empty: 1, not whole: 1 (of the plain model: 0)" in said
+
+
 def test_loops_are_counted_and_the_search_is_compared_with_random_vectors() -> None:
     looping = system(EVOLVED, "evolved", 0.4, "tr or va te", ONE_SENTENCE, loops=3)
     sentences = report(book(looping)).conclusion.sentences

@@ -21,11 +21,11 @@ from tasks.store.store import Store
 PLAN = Plan("population", 0, (Candidate(0, (0.0,)),))
 
 
-def judged(store: Store, run: Run, **changes: Any) -> dict[str, Any]:
+def judged(store: Store, run: Run, gold: str = "No, it is not.", **changes: Any) -> dict[str, Any]:
     """The record of the judge stage of one answer."""
     run = dataclasses.replace(run, **changes)
     store.put_run(run)
-    store.put_examples(run.id, {"training": [Example("q", "", "Is it?", "No, it is not.")], "validation": []})
+    store.put_examples(run.id, {"training": [Example("q", "", "Is it?", gold)], "validation": []})
     store.put_plan(run.id, PLAN)
     store.put_shared(run.id, f"answer:{run.id}", {"text": "It is not."})
     attempt = store.begin_attempt(run.id, PLAN.name, lambda failures: [])
@@ -42,6 +42,11 @@ def test_a_second_run_reaches_its_own_verdicts_only_with_the_cache_off(
 ) -> None:
     assert judged(store, embedded_run, id="first", evaluation_cache=caches[0])["judged"] == 1
     assert judged(store, embedded_run, id="second", evaluation_cache=caches[1])["judged"] == second
+
+
+def test_nobody_is_asked_about_a_question_without_a_right_answer(store: Store, embedded_run: Run, service: Any) -> None:
+    assert judged(store, embedded_run, gold="", id="everyday")["verdicts"][0]["is_correct"] is False
+    assert not [call for call in service.calls() if call["call_id"].startswith("everyday-")]
 
 
 @pytest.mark.parametrize("fault", ["invalid_json", "truncated", "refusal"])
