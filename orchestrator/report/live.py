@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
 STAGES = {
-    "clusters": "preparing the vocabulary's clusters",
+    "clusters": "preparing the run",
     "plain": "measuring the plain model",
     "prompts": "measuring the system prompts",
     "vectors": "measuring the vectors that need no search",
