@@ -35,7 +35,6 @@ HACKS = {"none": "0011", "random_0": "0011", "real": "0001"}
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     for changes, names in (
         ({"model.dtype": "int8", "training.steps": 0}, ["model.dtype", "training.steps"]),
-        ({"data.pairs": None}, ["data.pairs"]),
         ({"training.trajectories": ["other"]}, ["training.trajectories.0"]),
         ({"training.seeds": [1, 1]}, ["training.seeds"]),
         ({"training.teacher_rows": 8}, ["training.teacher_rows"]),

@@ -88,7 +88,6 @@ def test_what_was_not_evaluated_with_every_seed_is_null_and_no_evidence() -> Non
 def test_ranks_are_combined_exactly_and_a_tie_counts_against_real() -> None:
     assert compared(real=(0.2, 0.5))["primary"]["ranks"] == [2, 2, 2]
     assert rank_probability([1], 9) == pytest.approx(1 / 9)
-    assert rank_probability([9, 9], 9) == 1.0
     assert rank_probability([1, 2], 9) == pytest.approx(3 / 81)  # (1,1), (1,2), (2,1)
 
 

@@ -116,3 +116,9 @@ def test_a_machine_that_cannot_confine_says_why(tmp_path: Path) -> None:
     python.chmod(0o755)
     with pytest.raises(RuntimeError, match="on x86-64 only, not on linux on sparc"):
         Sandbox(python=str(python)).check()
+
+
+def test_root_keeps_no_capability() -> None:
+    script = "from tasks.route.confinement import *\ndrop_capabilities()\nprint(open('/proc/self/status').read())"
+    status = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"(?:CapPrm|CapEff):\s+(\w+)", status) == ["0" * 16] * 2
