@@ -124,7 +124,7 @@ faults: models $(DEV) ## test resuming: kill the command or a part of its farm a
 	WHETSTONE_KILL_MOMENTS=10 $(PYTEST) -m "long or not long" tests/e2e/test_kinds.py tests/orchestrator/route/test_route_runs.py --timeout 1800
 
 chaos: models $(DEV) ## make small runs under faults of nine kinds (SEED=7 FAULTS=200, three quarters of an hour)
-	PYTHONPATH=tests/e2e:tests:benchmarks:. $(BIN)/python tests/e2e/chaos.py --seed $(SEED) --faults $(FAULTS)
+	PYTHONPATH=tests/e2e:tests/orchestrator/guide:tests:benchmarks:. $(BIN)/python tests/e2e/chaos.py --seed $(SEED) --faults $(FAULTS)
 
 soak: models $(DEV) ## make small runs for an hour and check that memory, keys, files and descriptors do not grow (MINUTES=60)
 	@$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -64,9 +64,7 @@ def needed_tokens(example: str) -> float:
 
 def verdicts(stage: Stage) -> dict[str, Any]:
     """Every answer is right; a judge that is called strict finds the last one wrong, a thorough one those too short."""
-    listed = []
-    is_thorough = is_set(stage, "thorough")
-    given = stage.need("answer")["answers"]
+    listed, is_thorough, given = [], is_set(stage, "thorough"), stage.need("answer")["answers"]
     for number, answer in enumerate(given, 1):
         is_correct = stage.run.judge.model != "strict" or number < len(given)
         is_correct &= not is_thorough or answer["tokens"] >= needed_tokens(stage.examples()[number - 1].id)
@@ -98,10 +96,9 @@ OUTCOMES: Mapping[StageName, Callable[[Stage], dict[str, Any]]] = {
 
 def simulate(name: str, node: str, store: Redis) -> None:
     """Begin, wait for leave, fail when told to, and end."""
-    pause = threading.Event()
     store.incr(signal_key("began", name, node))
     while store.exists(signal_key("hold", name, node)):
-        pause.wait(PAUSE_S)
+        time.sleep(PAUSE_S)
     if store.exists(signal_key("fail", name, node)):
         raise RuntimeError("as it was told")
     store.incr(signal_key("ended", name, node))
@@ -143,36 +140,27 @@ def cluster(job: Job) -> dict[str, Any]:
     return {"clustering": clustering}
 
 
-def processor(job: Job) -> dict[str, Any]:
-    job.store.put_file(job.run, job.key, json.dumps(job.arguments["deltas"]).encode())
+def write_file(job: Job) -> dict[str, Any]:
+    """A processor or a plot."""
+    job.store.put_file(job.run, job.key, json.dumps(job.arguments.get("deltas")).encode())
     return {"file": job.arguments["name"]}
-
-
-def signal_text(job: Job, what: str, stage: str, node: str) -> str:
-    """What the test has set, "" for nothing."""
-    text: Any = job.store.redis.get(signal_key(what, stage, node))
-    return (text or b"").decode()
 
 
 def lengths(job: Job) -> dict[str, Any]:
     """A prompt has as many tokens as characters; where no test has set a context, all fit."""
     target = job.arguments["target"]
-    limit = int(signal_text(job, "context", "lengths", "each") or 1_000_000) - target["sampling"]["max_new_tokens"]
+    context = int(job.store.redis.get(signal_key("context", "lengths", "each")) or 1_000_000)
+    limit = context - target["sampling"]["max_new_tokens"]
     texts = {row["id"]: target["system_prompt"] + row["context"] + row["question"] for row in job.arguments["examples"]}
     return {"limit": limit, "lengths": {name: len(text) for name, text in texts.items() if len(text) > limit}}
 
 
-def plot(job: Job) -> dict[str, Any]:
-    job.store.put_file(job.run, job.key, b"a picture")
-    return {"file": job.arguments["name"]}
-
-
 JOBS: Mapping[str, Callable[[Job], dict[str, Any]]] = {
     "gpu.cluster": cluster,
-    "gpu.processor": processor,
-    "cpu.plot": plot,
+    "gpu.processor": write_file,
+    "cpu.plot": write_file,
     "gpu.identity": lambda job: {
-        "server": {"version": signal_text(job, "version", "server", "identity")},
+        "server": {"version": (job.store.redis.get(signal_key("version", "server", "identity")) or b"").decode()},
         "template": [],
         "model": {"name": "simulated", "config": "c0", "tokenizer": "70"},
     },

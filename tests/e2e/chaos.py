@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -198,49 +197,37 @@ def reply_wrongly(run: Subject, fault: Fault) -> None:
         raise LookupError(fault.victim)
 
 
-class Kind(NamedTuple):
-    """How often it comes in comparison with the others, what it happens to, in turn, and how it is caused.
-
-    `cause` also ends the fault.  It raises LookupError when it did not happen.
-    """
-
-    share: int
-    victims: tuple[str, ...]
-    cause: Callable[[Subject, Fault], None]
-
-
 PROCESSES = ("gpu", "target", "openai", "endpoint", "supervisor")
-KINDS: Mapping[str, Kind] = {
-    "kill -9": Kind(9, ("orchestrator", "valkey", *PROCESSES, "cpu", "pool child"), kill),
-    "stop and continue": Kind(4, ("orchestrator", "valkey", *PROCESSES, "cpu"), stop),
-    "broker restart": Kind(2, ("valkey",), kill),
-    "connection cut": Kind(3, ("valkey", "endpoint"), cut),
-    "silent connection": Kind(2, ("valkey", "endpoint"), fall_silent),
-    "disk full": Kind(4, ("orchestrator", "valkey"), fill_disk),
-    "refusing store": Kind(2, ("valkey",), refuse),
-    "hung target": Kind(1, ("target",), stop),
-    "faulty replies": Kind(6, ("*:rate_limit:0.3:10", "*:500:5", "*:invalid_json:1"), reply_wrongly),
+KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Subject, Fault], None]]] = {
+    "kill -9": (("orchestrator", "valkey", *PROCESSES, "cpu", "pool child"), kill),
+    "stop and continue": (("orchestrator", "valkey", *PROCESSES, "cpu"), stop),
+    "broker restart": (("valkey",), kill),
+    "connection cut": (("valkey", "endpoint"), cut),
+    "silent connection": (("valkey", "endpoint"), fall_silent),
+    "disk full": (("orchestrator", "valkey"), fill_disk),
+    "refusing store": (("valkey",), refuse),
+    "hung target": (("target",), stop),
+    "faulty replies": (("*:rate_limit:0.3:10", "*:500:5", "*:invalid_json:1"), reply_wrongly),
 }
+"""What each kind of fault happens to, and what causes and ends it; that raises LookupError when it cannot happen."""
 
 
 def drawn_faults(seed: int, wanted: int) -> list[Fault]:
-    """Faults of all kinds, in an order and at moments that the seed alone decides."""
-    rng = random.Random(f"chaos {seed}")
-    turns = {name: cycle(rng.sample(kind.victims, len(kind.victims))) for name, kind in KINDS.items()}
-    drawn: list[Fault] = []
+    """Each fault as often as the others, in an order and at moments that the seed alone decides."""
+    every = [(kind, victim) for kind, (victims, _) in KINDS.items() for victim in victims]
+    rng, drawn = random.Random(f"chaos {seed}"), list[Fault]()
     while len(drawn) < wanted:
-        names = [name for name, kind in KINDS.items() for _ in range(kind.share)]
-        rng.shuffle(names)
-        for name in names:
+        for kind, victim in rng.sample(every, len(every)):
             after, seconds = rng.randint(1, MOST_CALLS_BETWEEN), round(rng.uniform(SHORTEST_S, LONGEST_S), 1)
-            drawn.append(Fault(name, next(turns[name]), after, seconds))
+            drawn.append(Fault(kind, victim, after, seconds))
     return drawn[:wanted]
 
 
 def is_caused(run: Subject, fault: Fault) -> bool:
     """Whether it happened: the run may have ended first, or have no such process or no endpoint of its own."""
     try:
-        KINDS[fault.kind].cause(run, fault)
+        _, cause = KINDS[fault.kind]
+        cause(run, fault)
     except (LookupError, ValueError, psutil.Error, redis.RedisError, OSError):
         return False
     return True

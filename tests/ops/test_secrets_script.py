@@ -34,30 +34,21 @@ def contents(checkout: Path) -> dict[str, str]:
     return {path.name: path.read_text().strip() for path in sorted((checkout / "secrets").glob("*/*"))}
 
 
-def test_passwords_are_long_and_no_two_are_alike(checkout: Path) -> None:
+def test_passwords_are_long_unlike_and_made_once_unless_they_were_removed_or_cut_short(checkout: Path) -> None:
     shown = run(checkout)
-    made = contents(checkout)
-
-    assert len(made["valkey_password"]) == len(made["grafana_password"]) == 48
-    assert made["valkey_password"] != made["grafana_password"]
-    assert not [secret for secret in made.values() if secret and secret in shown], "a container's log keeps it"
+    before, password = contents(checkout), checkout / "secrets" / "broker" / "valkey_password"
+    assert len(before["valkey_password"]) == len(before["grafana_password"]) == 48
+    assert before["valkey_password"] != before["grafana_password"]
+    assert not [secret for secret in before.values() if secret and secret in shown], "a container's log keeps it"
     # The folder is for its owner; what is in it is for the users of containers too.
     assert stat.S_IMODE((checkout / "secrets").stat().st_mode) == 0o700
-
-
-def test_what_is_there_stays_and_what_was_removed_or_cut_short_is_made_anew(checkout: Path) -> None:
-    run(checkout)
-    before = contents(checkout)
     run(checkout, OPENAI_API_KEY="sk-another")
-    assert contents(checkout) == before
-    assert (checkout / ".env").read_text() == PROFILES
-
-    (checkout / "secrets" / "broker" / "valkey_password").unlink()
+    assert (contents(checkout), (checkout / ".env").read_text()) == (before, PROFILES)
+    password.unlink()
     run(checkout)
     after = contents(checkout)
     assert {name for name in before if before[name] != after[name]} == {"valkey_password"}
-
-    (checkout / "secrets" / "broker" / "valkey_password").write_text("")
+    password.write_text("")
     run(checkout)
     assert len(contents(checkout)["valkey_password"]) == 48
 
