@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 import pytest
 from farm_bench import RefusingValkey
@@ -24,15 +24,12 @@ os.environ |= OPENMP_ENV | os.environ  # before torch is imported: threads of tw
 LONG_FOLDERS = ("tests/e2e/", "tests/workers/", "tests/tasks/gpu/")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """What is imported now stays until the end: the garbage collector need not look at it again and again."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
+gc.disable()  # what is imported while tests are collected stays until the end: no collector need look at it again
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -53,23 +50,15 @@ def confinement() -> None:
 @pytest.fixture(scope="session")
 def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The WHETSTONE_REDIS_URL of a server that lives as long as the session."""
-    server = RefusingValkey(tmp_path_factory.mktemp("valkey"))
-    try:
-        server.start()
+    with RefusingValkey(tmp_path_factory.mktemp("valkey")) as server:
         yield server.url
-    finally:
-        server.close()
 
 
 @pytest.fixture(scope="module")
 def refusing_valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RefusingValkey]:
     """A server of the test's own, which refuses writes when the test says so."""
-    server = RefusingValkey(tmp_path_factory.mktemp("refusing"))
-    try:
-        server.start()
+    with RefusingValkey(tmp_path_factory.mktemp("refusing")) as server:
         yield server
-    finally:
-        server.close()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 import redis
@@ -50,14 +50,21 @@ class RefusingValkey:
         self.server = valkey.valkey_process(folder, self.socket, None)
         self.broker: Any = redis.Redis(unix_socket_path=str(self.socket), decode_responses=True, retry=NO_WAITING)
 
-    def start(self) -> None:
+    def start(self) -> Self:
         self.server.start()
         self.server.wait_ready(lambda: valkey.is_answering(self.socket), 20)
+        return self
 
     def close(self) -> None:
         self.broker.close()
         self.server.stop(2)
         self.socket.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @contextmanager
     def full_disk(self) -> Iterator[None]:

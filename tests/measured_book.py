@@ -1,15 +1,18 @@
-"""A hand-made Book: what a small finished run has measured and decided."""
+"""A hand-made Book, which is what a small finished run has measured and decided, and the folder of such a run."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from orchestrator.evolve.systems import PLAIN, Arm, Book, Member, MemberTest, System, SystemKind
 from orchestrator.report.conclusion import report_of
-from orchestrator.report.model import ReportFile
-from orchestrator.report.statistics import Measurement, correctness_change, non_inferiority
+from orchestrator.report.model import ReportFile, front_file
+from orchestrator.report.statistics import Comparison, Measurement, correctness_change, non_inferiority
+from orchestrator.runs.folder import OutputFolder
+from tasks.records import JudgedAnswer
 
 COUNTS = {"training": 200, "ordering": 100, "validation": 300, "test": 100}
 ONE_SENTENCE, VECTOR, EVOLVED = "one sentence", "one sentence: log-odds x1", "g2_child3_mut"
@@ -86,3 +89,28 @@ def book(*systems: System, winner: str = EVOLVED, passed: tuple[str, ...] = (EVO
 
 def report(made: Book | None = None, run: str = "quiet-1") -> ReportFile:
     return report_of(run, made or book(), "shortest", MARGIN, seed=7)
+
+
+def write_reported(folder: Path, made: Book | None = None) -> Path:
+    """The run is named as the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    output, made = OutputFolder(folder), made or book()
+    output.write_json("run.json", {"id": f"{folder.name}-1", "kind": "evolve", "folder": str(folder.resolve())})
+    output.write("config", f'CONFIG_NGEN=3\nCONFIG_MARGIN="{MARGIN}"\nCONFIG_SEED=7\n')
+    output.write_json("questions.json", {"test": {f"q{index}": f"{index}" for index in range(100)}})
+    made.write(output)
+    found = report(made, run=f"{folder.name}-1")
+    output.write_json("report.json", asdict(found))
+    output.write_json("front.json", asdict(front_file(found)))
+    plain, contender = made.plain.on("test"), made.contender.on("test")
+    comparison = Comparison("test set", _answers(plain, "before"), _answers(contender, "after"), made.contender.name)
+    output.write_json("answers.json", [asdict(comparison)])
+    return folder
+
+
+def _answers(found: Measurement, text: str) -> tuple[JudgedAnswer, ...]:
+    rows = zip(found.examples, found.tokens, found.right, found.whole, strict=True)
+    return tuple(
+        JudgedAnswer(example, tokens, right, f"{text} {example}\x1b[2J", f"question {example}", "2", "", whole)
+        for example, tokens, right, whole in rows
+    )

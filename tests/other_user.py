@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import Pipe, get_context
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,45 +19,39 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can act as a
 
 
 def as_another_user(action: Callable[[], Any]) -> Any:
-    """What `action` returns, as JSON values, in a process of the user `NOBODY`."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
+    """What `action` returns in a process of the user `NOBODY`."""
+    receiving, sending = Pipe(duplex=False)
+
+    def act() -> None:
         try:
             os.setgroups([])
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
-            answer = {"returned": action()}
+            sending.send((action(), ""))
         except BaseException:
-            answer = {"raised": traceback.format_exc()}
-        with os.fdopen(writing, "w") as out:
-            json.dump(answer, out)
+            sending.send((None, traceback.format_exc()))
         os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as answer_of_child:
-        answer = json.load(answer_of_child)
-    os.waitpid(child, 0)
-    assert "returned" in answer, answer["raised"]
-    return answer["returned"]
+
+    process = get_context("fork").Process(target=act)
+    process.start()
+    returned, raised = receiving.recv()
+    process.join()
+    assert not raised, raised
+    return returned
 
 
 @contextmanager
 def shared_folder() -> Iterator[Path]:
     """A folder that every user may read and write, as /tmp is."""
-    import shutil
-
-    folder = Path(mkdtemp(prefix="shared-"))
-    folder.chmod(0o1777)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
+    with TemporaryDirectory(prefix="shared-") as folder:
+        Path(folder).chmod(0o1777)
+        yield Path(folder)
 
 
 def readable_files(folder: Path) -> list[str]:
     """What this user can open or list below `folder`."""
     found = []
     for here, folders, files in os.walk(folder):
-        found += [os.path.join(here, name) for name in folders if os.access(os.path.join(here, name), os.R_OK)]
-        found += [os.path.join(here, name) for name in files if os.access(os.path.join(here, name), os.R_OK)]
+        paths = (os.path.join(here, name) for name in (*folders, *files))
+        found += [path for path in paths if os.access(path, os.R_OK)]
     return found

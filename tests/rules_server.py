@@ -8,10 +8,9 @@ oversized, unchanged (the reflector proposes the current delta) or hang:SECONDS.
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -53,7 +52,7 @@ class RulesServer:
         lines = [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
         return [line for line in lines if call_id in ("", line["call_id"])]
 
-    def answer(self, request: dict[str, Any], call_id: str, is_gone: Callable[[], bool]) -> tuple[int, Any, Any]:
+    def answer(self, request: dict[str, Any], call_id: str) -> tuple[int, Any, Any]:
         """The status, the body and the headers of a reply."""
         schema = request["response_format"]["json_schema"]["name"]
         kind, seconds = self._take(schema)
@@ -64,7 +63,6 @@ class RulesServer:
         usage = body.get("usage") or {"prompt_tokens": 0, "completion_tokens": 0}
         if kind == "hang":
             time.sleep(seconds)
-            status = 499 if is_gone() else status
         line = {"call_id": call_id, "schema": schema, "status": status, "fault": kind, **usage, "at": time.time()}
         with self._lock, self.log.open("a") as out:
             out.write(json.dumps(line) + "\n")
@@ -120,16 +118,7 @@ def rules_server(log: Path) -> Iterator[RulesServer]:
             if self.headers["Authorization"] != f"Bearer {rules.key}":
                 self.reply(401, error_body("a valid API key is needed"), {})
             else:
-                self.reply(*rules.answer(request, self.headers.get("Idempotency-Key", ""), self.is_gone))
-
-        def is_gone(self) -> bool:
-            self.connection.setblocking(False)
-            try:
-                return bool(self.connection.recv(1, socket.MSG_PEEK) == b"")
-            except BlockingIOError:
-                return False
-            finally:
-                self.connection.setblocking(True)
+                self.reply(*rules.answer(request, self.headers.get("Idempotency-Key", "")))
 
         def reply(self, status: int, body: Any, headers: dict[str, str]) -> None:
             raw = json.dumps(body).encode()

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from measured_book import EVOLVED, report
+from measured_book import EVOLVED, report, write_reported
 from PIL import Image
-from reported_run import write_reported
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from trackers import Tracker, figures_of_generation
 

@@ -17,14 +17,10 @@ from workers.queues import MODULES_VARIABLE
 def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A Valkey and a worker for each queue, for all tests that kill none of them."""
     modules = {MODULES_VARIABLE: "simulated_stages", "PYTHONPATH": str(Path(__file__).parents[1])}
-    bench = Bench(tmp_path_factory.mktemp("simulated"), OPENAI_API_KEY="", **modules)
-    try:
-        bench.start()
+    with Bench(tmp_path_factory.mktemp("simulated"), OPENAI_API_KEY="", **modules) as bench:
         for queue in ("gpu", "openai", "cpu"):
             bench.start_worker(queue)
         yield bench
-    finally:
-        bench.close()
 
 
 FINISHED = {

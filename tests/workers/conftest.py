@@ -19,9 +19,5 @@ def module_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def bench(tmp_path: Path, module_environment: None, request: pytest.FixtureRequest) -> Iterator[Bench]:
     """A bench with a running Valkey; its visibility timeout is VISIBILITY_S, or the indirect parameter."""
-    bench = Bench(tmp_path, getattr(request, "param", VISIBILITY_S))
-    try:
-        bench.start()
+    with Bench(tmp_path, getattr(request, "param", VISIBILITY_S)) as bench:
         yield bench
-    finally:
-        bench.close()

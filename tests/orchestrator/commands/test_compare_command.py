@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measured_book import EVOLVED, ONE_SENTENCE, book, system
-from reported_run import write_reported
+from measured_book import EVOLVED, ONE_SENTENCE, book, system, write_reported
 
 from orchestrator.results import RunResults
 

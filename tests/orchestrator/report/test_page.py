@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from collected_folder import collected_folder
-from measured_book import EVOLVED
+from measured_book import EVOLVED, write_reported
 from page_reader import HOSTILE, ReadPage, page_of, with_hostile_texts
-from reported_run import write_reported
 
 from orchestrator.report.page import public
 
