@@ -23,14 +23,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import psutil
 import redis
 from figures import table, write
-from proxy import Proxy, moved_socket, running_proxy
 from rules_server import RulesServer, rules_server
 from run_folder import LOGS, ROOT, RunFolder, environment, process_of, until
+from valkey_network import moved_socket, silent_connections
 
 from workers.embedded.valkey import socket_path
 
@@ -67,10 +66,10 @@ class Fault(NamedTuple):
 
 @dataclass
 class Subject(RunFolder):
-    """A run that faults happen to; every other one has an endpoint of its own behind a proxy."""
+    """A run that faults happen to; every other one has an endpoint of its own, which are its `rules`."""
 
     held: ExitStack = field(default_factory=ExitStack)
-    endpoint: tuple[RulesServer, Proxy] | tuple[()] = ()
+    rules: RulesServer | None = None
     faults: list[Fault] = field(default_factory=list)
     sessions: int = 0
     calls: int = 0
@@ -78,10 +77,8 @@ class Subject(RunFolder):
     problem: str = ""
 
     def add_endpoint(self) -> None:
-        rules = self.held.enter_context(rules_server(self.folder / LOGS[1]))
-        proxy = self.held.enter_context(running_proxy(urlsplit(rules.url).port or 0))
-        self.endpoint = rules, proxy
-        self.options["OPENAI_BASE_URL"] = f"http://{proxy.address}/v1"
+        self.rules = self.held.enter_context(rules_server(self.folder / LOGS[1]))
+        self.ask(self.rules)
 
     def begin_session(self, *, retry: bool = False) -> None:
         """The command, as a user would start it again, or `retry`."""
@@ -142,27 +139,13 @@ def stop(run: Subject, fault: Fault) -> None:
 
 
 def cut(run: Subject, fault: Fault) -> None:
-    if fault.victim == "valkey":
-        with moved_socket(run.socket, run.hidden):
-            run.wait(fault.seconds)
-        return
-    _, proxy = run.endpoint
-    proxy.cut()
-    run.wait(fault.seconds)
-    proxy.is_cut = False
+    with moved_socket(run.socket, run.hidden):
+        run.wait(fault.seconds)
 
 
 def fall_silent(run: Subject, fault: Fault) -> None:
-    """The connections that are open stay open until the run ends, and nothing comes through them; new ones do."""
-    if fault.victim == "endpoint":
-        _, proxy = run.endpoint
-        proxy.silence()
-        return
-    with moved_socket(run.socket, run.hidden):
-        proxy = run.held.enter_context(running_proxy(run.hidden, run.socket))
-        run.wait(SETTLE_S)
-        proxy.silence()
-        run.socket.unlink(missing_ok=True)
+    """The connections that are open stay so until the run ends."""
+    run.held.enter_context(silent_connections(run.socket, run.hidden, lambda: run.wait(SETTLE_S)))
 
 
 def fill_disk(run: Subject, fault: Fault) -> None:
@@ -185,7 +168,8 @@ def refuse(run: Subject, fault: Fault) -> None:
 
 def reply_wrongly(run: Subject, fault: Fault) -> None:
     """Faulty replies of the endpoint, until one was sent."""
-    rules, _ = run.endpoint
+    if (rules := run.rules) is None:
+        raise LookupError(fault.victim)
     before = len(rules.calls())
 
     def is_sent() -> bool:
@@ -202,12 +186,12 @@ KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Subject, Fault], None]]] = 
     "kill -9": (("orchestrator", "valkey", *PROCESSES, "cpu", "pool child"), kill),
     "stop and continue": (("orchestrator", "valkey", *PROCESSES, "cpu"), stop),
     "broker restart": (("valkey",), kill),
-    "connection cut": (("valkey", "endpoint"), cut),
-    "silent connection": (("valkey", "endpoint"), fall_silent),
+    "connection cut": (("valkey",), cut),
+    "silent connection": (("valkey",), fall_silent),
     "disk full": (("orchestrator", "valkey"), fill_disk),
     "refusing store": (("valkey",), refuse),
     "hung target": (("target",), stop),
-    "faulty replies": (("*:rate_limit:0.3:10", "*:500:5", "*:invalid_json:1"), reply_wrongly),
+    "faulty replies": (("*:rate_limit:0.3:10", "*:500:5", "*:invalid_json:1", "*:hang:30:1"), reply_wrongly),
 }
 """What each kind of fault happens to, and what causes and ends it; that raises LookupError when it cannot happen."""
 
@@ -228,7 +212,7 @@ def is_caused(run: Subject, fault: Fault) -> bool:
     try:
         _, cause = KINDS[fault.kind]
         cause(run, fault)
-    except (LookupError, ValueError, psutil.Error, redis.RedisError, OSError):
+    except (LookupError, psutil.Error, redis.RedisError, OSError):
         return False
     return True
 

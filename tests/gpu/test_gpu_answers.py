@@ -6,9 +6,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from answer_runs import evaluate, own_store, put_run
 from conftest import CLUSTERS, SAMPLE, host_in, labels_of, target_of
-from server_target import server_process
+from server_target import evaluate, own_store, server_process, store_run
 
 from tasks.gpu.processor import generate
 from tasks.gpu.prompt import load_tokenizer
@@ -35,7 +34,7 @@ def test_servers_of_different_arguments_on_one_valkey_share_no_answer(model: str
         for run, host, arguments in (("1", plain, ""), ("2", quantized, "--quantization fp8"), ("3", plain, "")):
             target = target_of(model, arguments)
             quantizations.append(host.identity(target).get("quantization"))
-            put_run(store, run, target, labels, QUESTIONS)
+            store_run(store, run, target, labels, QUESTIONS)
             with own_store():
                 results += evaluate(host, store, run, [ZERO])
     # Then each server has generated its own answers, and the same server again nothing
@@ -49,7 +48,7 @@ def test_servers_of_different_arguments_on_one_valkey_share_no_answer(model: str
 def test_with_restart_the_generated_file_steers_sglang(model: str, store: Store, tmp_path: Path) -> None:
     # Given a run with the lifecycle "restart", in which one individual ends every turn and one avoids numbers
     labels = labels_of(model)
-    put_run(store, "restarted", target_of(model, "", "restart"), labels, QUESTIONS)
+    store_run(store, "restarted", target_of(model, "", "restart"), labels, QUESTIONS)
     ended, wordy = [1000.0, *ZERO[1:]], [0.0, -1000.0, *ZERO[2:]]
     with closing(host_in(tmp_path)) as host, own_store():
         [short] = evaluate(host, store, "restarted", [ended])

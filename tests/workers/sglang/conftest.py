@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from answer_runs import own_store
 from farm_bench import Bench
+from server_target import own_store
 
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from tasks.store.client import connect

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from answer_runs import embedded_target, evaluate, put_run
-from server_target import server_process
+from server_target import embedded_target, evaluate, server_process, store_run
 from small_model import make_small_model
 from transformers import AutoModelForCausalLM
 
@@ -90,7 +89,7 @@ def test_an_individual_is_answered_by_a_server_with_its_own_file(
     for name, lifecycle in (("restarted", "restart"), ("resident", "resident")):
         target = embedded_target(small_model, lifecycle=lifecycle)
         sampling = dataclasses.replace(target.sampling, end_after_sentence=True)
-        put_run(store, name, dataclasses.replace(target, sampling=sampling), LABELS, questions)
+        store_run(store, name, dataclasses.replace(target, sampling=sampling), LABELS, questions)
     individual, plain = [9.0, 0.25, -0.25], [0.0, 0.0, 0.0]
     [from_file] = evaluate(host, store, "restarted", [individual])
     # Then its server has loaded the file of the individual

@@ -12,13 +12,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import answer_runs
 import numpy as np
 import psutil
 import pytest
-from answer_runs import evaluate
 from farm_bench import Bench, lives, until
-from server_target import TINY_SERVER, http_client, server_reply, server_target
+from server_target import TINY_SERVER, Evaluation, evaluate, http_client, server_reply, server_target, store_run
 
 from tasks.common.files import unix_path
 from tasks.gpu.host import TargetUnavailable
@@ -177,11 +175,11 @@ QUESTIONS = 8
 def put_run(store: Store, name: str, **target: Any) -> None:
     changed = {"model": str(embedded_model()), "concurrency": 4, "request_timeout_s": 20, **target}
     served = dataclasses.replace(server_target(), **changed)
-    answer_runs.put_run(store, name, served, np.arange(50) % 3, ["word " * n for n in range(QUESTIONS)])
+    store_run(store, name, served, np.arange(50) % 3, ["word " * n for n in range(QUESTIONS)])
 
 
 def test_servers_of_different_arguments_never_share_answers(store: Store, tmp_path: Path) -> None:
-    def evaluated(run: str, args: str) -> answer_runs.Evaluation:
+    def evaluated(run: str, args: str) -> Evaluation:
         put_run(store, run, args=args)
         with closing(LocalTargetHost(tmp_path / run, "gpu", os.environ)) as host:
             return evaluate(host, store, run, [[0.0, 0.5, -0.5]])[0]
