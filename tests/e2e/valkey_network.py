@@ -12,9 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import redis
-from http_thread import http_server
 
 CHUNK = 65536
+
+
+class Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads, block_on_close = True, False
 
 
 @contextmanager
@@ -54,8 +57,10 @@ def silent_connections(path: Path, hidden: Path, settle: Callable[[], object]) -
                 ended.wait()
 
     with moved_socket(path, hidden):
-        with http_server(Handler, path):
+        with Server(str(path), Handler) as server:
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
             settle()
+            server.shutdown()
         silent.set()
         path.unlink(missing_ok=True)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hostile_server import Hostile, hostile_server
+from http_thread import Hostile, hostile_server
 
 from tasks.common.http import OversizedReply, fetch, redirect_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hostile_server import hostile_server
+from http_thread import hostile_server
 from scripted_server import GOOD, ScriptedHost, reply_of, request_of, server
 from server_target import server_target
 

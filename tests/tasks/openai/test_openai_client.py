@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from compatible_servers import Server
-from hostile_server import hostile_server
+from http_thread import hostile_server
 
 from tasks.openai import endpoint as errors
 from tasks.openai.endpoint import Usage
