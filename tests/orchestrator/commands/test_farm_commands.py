@@ -18,7 +18,6 @@ from tasks.store.ownership import Owner, RunLease
 from tasks.store.store import Store
 
 Run = Callable[..., tuple[int, str]]
-EMBEDDED = Path(__file__).parents[3] / "configs" / "embedded.config"
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def test_the_doctor_looks_at_everything(on_farm: Run, tmp_path: Path, monkeypatc
     assert (status, wrong["check"].partition("@")[0]) == (1, "key of openai") and wrong["hint"]  # this farm has none
     # and says that an output folder cannot be written, and that there is no broker
     config = tmp_path / "a.config"
-    config.write_text(re.sub("(CONFIG_OUTPUT_DIR)=.*", r'\1="/proc/x"', EMBEDDED.read_text()))
+    config.write_text(re.sub("(CONFIG_OUTPUT_DIR)=.*", r'\1="/proc/x"', Path("configs/embedded.config").read_text()))
     status, said = on_farm("doctor", "--config", config)
     assert status == 1 and "/proc cannot be written" in said and "GB free; make room" not in said
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "unix:///nowhere/valkey.sock?db=0")

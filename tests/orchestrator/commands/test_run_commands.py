@@ -20,7 +20,6 @@ from orchestrator import console
 from orchestrator.runs.folder import run_file
 from tasks.store.ownership import read_lease
 
-LONG = pytest.mark.long
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 OPTIONS = {
     "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0", "MUTPB": "1", "ELITISM_SIZE": "1", "EVALUATION_CACHE": "y",
@@ -71,7 +70,7 @@ def terminal(simulated_farm: Bench, driver: Driver, tmp_path: Path) -> Iterator[
         process.communicate()
 
 
-@LONG
+@pytest.mark.long
 def test_what_failed_is_listed_and_retried_by_name_beside_the_waiting_run(terminal: Terminal, driver: Driver) -> None:
     # Given a run that waits because the reflector failed for both children
     for node in CHILDREN:
@@ -98,7 +97,7 @@ def test_what_failed_is_listed_and_retried_by_name_beside_the_waiting_run(termin
     assert terminal.on_run("failed", "--json")[1].strip() == "[]"
 
 
-@LONG
+@pytest.mark.long
 def test_a_parked_run_has_its_best_refuses_another_server_and_goes_on_with_another_reflector(
     terminal: Terminal, driver: Driver
 ) -> None:

@@ -107,7 +107,7 @@ def test_neither_a_spent_budget_nor_a_cancelled_run_is_waited_for(alone: Driver)
     # When the failure is that of a budget, which only a new start can raise, then the run parks at once
     with pytest.raises(Parked) as parked:
         list(scheduler.results())
-    assert parked.value.budget_exhausted
+    assert parked.value.budget_exhausted and alone.messages == []  # it has said nothing of waiting
     # When it is cancelled, then it parks for that reason
     scheduler = Scheduler(dispatcher(alone, 60))
     scheduler.submit(job)
