@@ -103,26 +103,6 @@ def test_mlflow_has_both_sessions_in_one_run_with_changed_settings_as_tags(
     assert {file.path for file in client.list_artifacts(there.info.run_id)} == FILES
 
 
-@pytest.mark.trackers
-def test_wandb_has_the_settings_figures_and_files_and_asks_nobody_for_a_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import wandb
-
-    for name, value in {"WANDB_MODE": "online", "NETRC": "/dev/null", "WANDB_API_KEY": ""}.items():
-        monkeypatch.setenv(name, value)
-    [line] = session("trackers:WandbTracker", tmp_path / "run", 0, 1, RunEnd("finished"))
-    assert "failed: RuntimeError: W&B has no API key: set WANDB_API_KEY, or WANDB_MODE=offline; the run" in line
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    wandb.teardown()  # its settings are those of the environment at its first use
-    two_sessions("trackers:WandbTracker", tmp_path / "run")
-    wandb.teardown()  # it writes in a process of its own
-    first, second = (path.read_bytes() for path in sorted(tmp_path.glob("run/wandb/offline-run-*/*.wandb")))
-    assert b"leader/mean_tokens" in first and b"40.5" in first
-    wanted = {*SETTINGS, *FILES, "leader/mean_tokens", "39.5", "test/winner/mean_tokens", str(TEST["mean_tokens"])}
-    assert {text for text in wanted if text.encode() not in second} == set()
-
-
 def test_a_tracker_that_hangs_holds_up_the_end_alone_and_not_for_ever(tmp_path: Path) -> None:
     released = threading.Event()
 

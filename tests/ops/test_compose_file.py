@@ -19,26 +19,16 @@ MADE = set(re.findall(r"^keep (\w+/\w+)", (ROOT / "ops" / "secrets.sh").read_tex
 }
 BECOMES_OWNER = {"SETUID", "SETGID", "KILL"}
 # What begins as root, and the only capabilities that it has.
-ROOT_WITH = {
-    "secrets": {"CHOWN", "DAC_OVERRIDE", "FOWNER"},
-    "flower": BECOMES_OWNER,
-    "orchestrator": BECOMES_OWNER,
-}
-each_service = pytest.mark.parametrize("name", SERVICES)
+ROOT_WITH = {"secrets": {"CHOWN", "DAC_OVERRIDE", "FOWNER"}, "flower": BECOMES_OWNER, "orchestrator": BECOMES_OWNER}
 
 
-@each_service
-def test_a_service_has_the_secrets_that_it_reads_and_no_other(name: str) -> None:
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_has_the_secrets_that_it_reads_and_can_do_no_more_than_it_must(name: str) -> None:
     service = SERVICES[name]
     read = set(re.findall(r"/run/secrets/(\w+/[\w.]+)", str(service.get("environment", {}))))
     assert read <= MADE
     mounted = set(re.findall(r"\./secrets/(\w+):/run/secrets/", str(service.get("volumes", []))))
     assert mounted == {path.partition("/")[0] for path in read}
-
-
-@each_service
-def test_a_service_can_do_no_more_than_it_must(name: str) -> None:
-    service = SERVICES[name]
     assert service["read_only"] and service["init"] and service["cap_drop"] == ["ALL"]
     assert set(service.get("cap_add", [])) == ROOT_WITH.get(name, set())
     assert ("user" in service) == (name in ROOT_WITH), "the others have the user of their image"

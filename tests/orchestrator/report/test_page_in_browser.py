@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import browser_page
 from page_reader import HOSTILE, page_of, with_hostile_texts
 
 pytestmark = pytest.mark.long
+
+
+@contextmanager
+def browser_page(**options: Any) -> Iterator[Any]:
+    """A page of a new browser; `options` are those of its context.  Skips the test when no browser is installed."""
+    driver = pytest.importorskip("playwright.sync_api", reason="pip install '.[browser]' (CONTRIBUTING.md)")
+    found = os.environ.get("WHETSTONE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("no Chromium here: apt-get install chromium (CONTRIBUTING.md)")
+    with driver.sync_playwright() as playwright:
+        # Chromium's own sandbox does not work for root, and the only pages here are ours.
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        try:
+            page = browser.new_page(**options)
+            yield page
+        finally:
+            browser.close()
 
 
 @contextmanager
