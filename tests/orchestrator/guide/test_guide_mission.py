@@ -110,6 +110,7 @@ def test_a_prompt_over_the_budget_stops_the_mission_before_anything_is_asked(on_
     world.context = 32 + 15
     assert on_disk.run(world)
     assert [line["gate"] for line in on_disk.lines("reflection.jsonl")] == ["too_long", "too_long"]
+    assert on_disk.value("stats.json")["precision"]["unpaired"]["of"] == 0, "no edit was applied"
 
 
 def test_a_batch_without_any_valid_candidate_stops_the_mission_and_shows_what_came(tmp_path: Path) -> None:
