@@ -161,7 +161,7 @@ def test_an_edit_by_hand_ends_a_mission_also_when_it_applies_nothing_after_it(tm
 
 WORDS = ("Look at the label.", "A loose cable fails.", "Rust alone is no fault.", "A missing label is a fail.")
 POLICIES = ("selected_mismatch_or_all_wrong", "contradictions_only", "contradictions_or_all_wrong")
-SEEDS = (7, 26, 34, 36)  # of missions that have every outcome between them
+SEEDS = (4, 7, 26, 34, 36)  # of missions that have every outcome and policy between them
 
 
 class NoisyWorld(World):
