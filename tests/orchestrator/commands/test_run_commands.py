@@ -162,7 +162,7 @@ def test_a_run_has_one_owner_whichever_folder_it_is_started_from(terminal: Termi
     running, output = terminal.start(*terminal.evolve), terminal.output
     until(lambda: driver.began("answer", FIRST), 60)
     run_id, copy = run_file(output)["id"], output.with_name("copy")
-    shutil.copytree(output, copy)
+    shutil.copytree(output, copy, ignore=shutil.ignore_patterns(".*"))  # not what is being written
     # When a second process starts it, then it is refused, says who works on it, and nothing is moved
     evolve = terminal.evolve[len(COMMAND) :]
     status, said = run(*evolve, "--fresh")
