@@ -9,7 +9,7 @@ import pytest
 from farm_bench import RefusingValkey
 
 from orchestrator.callbacks import Callbacks
-from orchestrator.farm import FarmUnavailable
+from orchestrator.farm import FarmUnavailable, dispatcher
 from orchestrator.farm.connection import connected, control, embedded_farm, farm_spec, make_sender, open_farm
 from orchestrator.farm.work import send_chord, send_job
 from orchestrator.runs.folder import OutputFolder
@@ -22,7 +22,7 @@ from orchestrator.settings.run import make_run
 from tasks.plan import Candidate
 from tasks.records import JobSpec
 from tasks.store.address import queues_url, store_url
-from tasks.store.client import Waiting, connect
+from tasks.store.client import StoreUnusable, Waiting, connect
 from tasks.store.store import Store
 
 ADDRESS = "OPENAI_BASE_URL=https://api.example/v1"
@@ -64,6 +64,15 @@ def test_a_store_that_refuses_for_too_long_parks_the_run(refusing_valkey: Refusi
         farm.store.put_file("run", "data", b"x")
     parked = read_parked_state(output)
     assert driving.ending.exit() == 3 and parked is not None and "refuses: OOM" in parked.reason
+
+
+def test_a_store_that_refuses_is_noticed_while_the_run_only_reads(
+    refusing_valkey: RefusingValkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "CHECK_EVERY_S", 0.0)
+    refused = pytest.raises(StoreUnusable, match="OOM")
+    with connected(refusing_valkey.url, Waiting(0.5)) as farm, refusing_valkey.full_memory(), refused:
+        dispatcher.WorkerMonitor(farm, pytest.fail).look()
 
 
 def test_an_exported_key_does_not_turn_rules_into_a_paid_endpoint_which_needs_one(

@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from farm_bench import until
+from farm_bench import Bench, until
+from simulated_run import PLAN, RUN, Driver
 
 from orchestrator.settings.kconfig import load_settings, write_config
 from orchestrator.settings.run import make_run
@@ -236,3 +237,27 @@ def test_without_a_password_an_address_or_a_history_of_its_own_it_does_not_start
     done = subprocess.run(started, env=own, check=False, capture_output=True, text=True)
     assert (done.returncode, len(done.stderr.splitlines())) == (status, 1), done.stderr
     assert ("history.dat" in done.stderr) == (status == 2)
+
+
+def test_the_button_of_a_red_task_ends_a_waiting_run_as_if_nothing_had_failed(
+    driver: Driver, simulated_farm: Bench, tmp_path: Path
+) -> None:
+    node, flower = PLAN.node(1, "mut"), Flower(simulated_farm.url, tmp_path)
+    try:
+        # Given a run that waits with a failed reflector, red in Flower's list
+        driver.set_signal("fail", "reflect", node)
+        waiting = driver.evaluate(retry_wait_s=60)
+        until(lambda: flower.run(RUN.id)["failed"])
+        [failed] = flower.run(RUN.id)["failed"]
+        until(lambda: state(flower, failed["task"]) == "FAILURE")
+        # When what made it fail is mended and the button is pressed
+        driver.clear_signal("fail", "reflect", node)
+        pressed = flower.client.post(f"/task/retry/{failed['task']}", headers={"Origin": flower.url})
+        assert (pressed.status_code, pressed.headers["location"]) == (303, "/runs")
+        # Then the run has what an undisturbed one has, and nothing was done twice
+        assert [outcome.delta for outcome in waiting.result(timeout=60)] == [0.25] * 3
+        assert [driver.began("reflect", PLAN.node(i, "mut")) for i in range(3)] == [1, 2, 1]
+        assert [driver.began("answer", PLAN.node(i, "pre")) for i in range(3)] == [1, 1, 1]
+        assert flower.run(RUN.id)["failed"] == []
+    finally:
+        flower.stop()
