@@ -147,7 +147,7 @@ def evolve(options: argparse.Namespace, data: Data, run: NamedRun, redis_url: st
             code: int | None = process.wait(max(1.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
-            process.wait(60)
+            process.wait()  # its jobs in flight end first
             code = None
     ended = "interrupted" if code is None else f"ended with {code}"
     print(f"{run.name} {ended} after {time.monotonic() - started:.0f} s", flush=True)
