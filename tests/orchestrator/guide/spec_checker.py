@@ -35,7 +35,8 @@ def artifacts_of(run: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for mission in sorted(path.parent for path in run.glob("*/guidance.json")):
         places = {one["reflection_id"]: f"step {one['step']}" for one in lines_of(mission / "reflection.jsonl")}
-        for number, path in enumerate(sorted(mission.rglob("*.json*"))):
+        # A process that was killed as it wrote a file leaves its unfinished copy, which ends with `.part`.
+        for number, path in enumerate(sorted({*mission.rglob("*.json"), *mission.rglob("*.jsonl")})):
             text = re.sub('"(created_at|updated_at|run)": "[^"]*"', "", path.read_text())
             for reflection, place in places.items():
                 text = text.replace(reflection, place)
