@@ -2,7 +2,7 @@
 
 The front is made on training questions.  Its members are ordered on a part of them that no fitness used, and the order
 is on disk before the validation set is asked; each member is then tested in turn (`orchestrator.evolve.choice`).  The
-test set is asked last, of the winner and of what is free beside it.
+test set is asked last, of the winner and of what is free beside it; then questions of another kind are, of the winner.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ def _notes(book: Book, winner: System, which: SetName, paired: Paired, *, whole:
 
 def _elsewhere(plain: System, winner: System) -> Iterator[str]:
     """What the winner does to questions of another kind."""
-    if plain.everyday is None or winner.everyday is None:
+    if winner.name == PLAIN or plain.everyday is None or winner.everyday is None:
         return
     before, after = plain.everyday, winner.everyday
     longer, cut = sum(map(operator.gt, after.tokens, before.tokens)), after.whole.count(False)

@@ -52,12 +52,13 @@ Notify = Callable[[str], None]
 
 @dataclass
 class Session:
-    """The parts that all kinds share, once the farm is up; `job_s` is the hard limit of one job."""
+    """The parts that all kinds share, once the farm is up; job_s: the hard limit of a job; unit: what `done` counts."""
 
     output: OutputFolder
     farm: FarmConnection
     run_id: str
     kind: str
+    unit: str
     job_s: float
     dispatcher: Dispatcher
     publisher: StatusPublisher
@@ -80,7 +81,7 @@ class Session:
         self.output.write_json(PROGRESS_FILE, progress)
         done, total = progress["done"], progress["total"]
         self.publisher.publish({"done": done, "total": total, **progress["figures"]})
-        self.how_far = self.pace.told(done, total, kind_of(self.output.path).progress(self.output.path).unit)
+        self.how_far = self.pace.told(done, total, self.unit)
         self._reported = time.monotonic()
 
     def report_sometimes(self, progress: Callable[[], ProgressFile]) -> None:
@@ -119,6 +120,7 @@ def open_session(
     farm: AbstractContextManager[FarmConnection],
     model: str,
     *,
+    unit: str,
     job_s: float,
     retry_wait_s: float = 0.0,
     only: Sequence[str] = (),
@@ -134,8 +136,8 @@ def open_session(
     `model` is the target that the run's workers must serve.  With nothing left but failures the run waits
     `retry_wait_s` for a retry before it parks; `only` names the failed tasks that are done again, all of them where it
     is empty.  `budget_usd` 0 is no limit; without known prices no cost is published.  `needs_rules` is the option that
-    asks for the rules in place of a language model, "" where none does.  `tick` is
-    told how far it is (`Dispatcher`), the log where it is None.  `about` is published with every status.
+    asks for the rules in place of a language model, "" where none does.  `tick` is told how far it is (`Dispatcher`),
+    the log where it is None.  `unit` and `about` are published with every status.
     """
     run_id = output.run_id(kind)
     with (
@@ -148,7 +150,7 @@ def open_session(
             raise FarmUnavailable(f'the farm has no embedded endpoint, and {needs_rules} is "embedded"')
         tick = tick or (lambda text: ticker("; ".join(filter(None, (session.how_far, text)))))
         dispatcher = Dispatcher(reached, run_id, job_s + NO_PROGRESS_S, retry_wait_s, notify, tuple(only), tick=tick)
-        said = {"kind": kind, **about}
+        said = {"kind": kind, "unit": unit, **about}
         publisher = StatusPublisher(run_id, reached.store, output, said, budget_usd, is_priced)
         reached.store.retention.apply_rule(run_id, KEPT_S / DAY_S)
         reached.store.set_requirements(run_id, code_version(), model)
@@ -157,7 +159,7 @@ def open_session(
         keep_versions(output)
         output.remove(PARKED_FILE)  # not earlier: a start that is refused leaves the run parked
         try:
-            session = Session(output, reached, run_id, kind, job_s, dispatcher, publisher)
+            session = Session(output, reached, run_id, kind, unit, job_s, dispatcher, publisher)
             yield session
         except (KeyboardInterrupt, Terminated):  # workers end what they have of it; the next session sends it again
             with suppress(redis.RedisError, FarmUnavailable):

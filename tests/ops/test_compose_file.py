@@ -1,8 +1,12 @@
-"""The compose files: nothing is root that need not be, no port is open, and a service has its own secrets alone."""
+"""The compose files: nothing is root that need not be, no port is open, and a service has its own secrets alone.
+
+The images are built with the files of the wheel.
+"""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +56,10 @@ def test_only_what_calls_somebody_outside_has_a_way_out() -> None:
 def test_without_a_profile_the_farm_is_on_the_cpu() -> None:
     started = {name for name, service in FILES[0]["services"].items() if "profiles" not in service}
     assert started == {"secrets", "valkey", "worker-openai", "worker-cpu", "worker-target", "rules", "flower"}
+
+
+@pytest.mark.parametrize("image", ["farm", "flower", "gpu"])
+def test_an_image_is_built_with_all_files_that_its_wheel_holds(image: str) -> None:
+    targets = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    copied = re.findall(r"^COPY (.*)$", (ROOT / "ops" / image / "Dockerfile").read_text(), re.MULTILINE)
+    assert {*targets["wheel"]["force-include"]} <= {name for line in copied for name in line.split()}

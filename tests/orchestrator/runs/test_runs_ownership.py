@@ -70,7 +70,7 @@ def test_a_session_that_is_stopped_leaves_no_message_and_the_next_one_sends_it_a
     request = Request("answer:a", JobSpec("cpu.tokenize", "a", {}))
 
     def start(error: BaseException) -> None:
-        with open_session(OutputFolder(tmp_path), "collect", nullcontext(farm), "", job_s=60) as opened:
+        with open_session(OutputFolder(tmp_path), "collect", nullcontext(farm), "", unit="", job_s=60) as opened:
             assert opened.farm.store.metadata(opened.run_id, CANCELLED) is None
             jobs = Scheduler(opened.dispatcher)
             jobs.submit(request)
