@@ -85,10 +85,14 @@ def test_a_run_whose_messages_are_always_lost_parks(alone: Driver) -> None:
 
 
 def test_without_progress_the_run_parks(alone: Driver) -> None:
-    evaluate = FarmEvaluator(dispatcher(alone, 0.5), lambda *_: None)
-    with pytest.raises(Parked, match="no stage of g0_pop has finished for 0 s"):
-        evaluate(PLAN)
-    # A failure of an earlier attempt does not count
+    def fail_late(*_: object) -> None:
+        for name in ("0", "1"):
+            alone.store.put_failure(failure(PLAN.name, name))  # of attempt 1
+
+    # A failure of an earlier attempt does not count, of a plan and of a job
+    for watch in (lambda *_: None, fail_late):
+        with pytest.raises(Parked, match="no stage of g0_pop has finished for 0 s"):
+            FarmEvaluator(dispatcher(alone, 0.5), watch)(PLAN)
     late = failure("jobs", request("a/0").key)
     alone.store.put_failure(late)
     earlier, scheduler = (Scheduler(dispatcher(alone, 0.5)) for _ in range(2))

@@ -110,3 +110,17 @@ def test_a_result_that_a_task_wrote_after_the_end_of_its_run_expires(store: Stor
     store.retention.apply_rule("new", 2)
     assert ttl(store, result_key(KEY)) == KEPT_FOR_EVER and 0 < ttl(store, result_key(OTHER)) <= 2 * DAY_S
     assert ttl(store, keys.test_uses_key("f" * 64)) == KEPT_FOR_EVER, "how often a test set was used is not forgotten"
+
+
+def test_only_results_that_no_run_holds_at_that_moment_are_removed(store: Store) -> None:
+    # Given results that no run holds, of which one is taken by a run after the list was made
+    put_run(store, "first", "running")
+    names = {name: f"answer:{name * 64}" for name in "abc"}
+    for life_s, (name, key) in zip((100, 200, 300), names.items(), strict=True):
+        store.put_shared("first", key, {"text": name})
+        store.release_shared("first", life_s)
+    found = store.retention.unheld()
+    assert [result.key[-1] for result in found] == ["a", "b", "c"]
+    store.shared("first", [names["b"]])
+    assert store.retention.remove_results(found) == 2
+    assert store.shared("first", list(names.values())) == {names["b"]: {"text": "b"}}
