@@ -88,6 +88,14 @@ def test_testing_stops_at_the_first_that_is_not_shown() -> None:
     assert winner is not None and winner.name == "a"
 
 
+def test_of_those_that_passed_the_goal_decides() -> None:
+    members = {"short": answers(60, gained=20), "right": answers(70, lost=20, gained=44)}
+    order = order_members(members, PLAIN, MARGIN, "most_right", 5)
+    tests = choice.test_members(order, PLAIN.correct, lambda _: answers(60, gained=10).correct, MARGIN)
+    winners = [choose(order, tests, goal) for goal in ("shortest", "most_right")]
+    assert [one and one.name for one in winners] == ["short", "right"]
+
+
 def test_where_nothing_passes_the_plain_model_wins_and_it_is_said_how_many_questions_would_decide() -> None:
     order = order_members({"a": answers(60)}, PLAIN, MARGIN, "shortest", 5)
     assert order[0].bound == pytest.approx(-0.0133, abs=1e-4)

@@ -124,6 +124,7 @@ def test_where_nothing_is_shown_the_plain_model_stays_and_the_first_member_is_na
     assert [one.name for one in compared] == ["training set", "ordering set", "validation set"]
     of_test = [one for _, asked in world.measurer.asked for one in asked if one.examples == "test"]
     assert [(one.system_prompt, one.deltas) for one in of_test] == [("", ())]
+    assert not book.having("everyday")
 
 
 def test_the_order_is_on_disk_before_the_validation_set_and_the_test_set_is_asked_once_and_last(world: World) -> None:

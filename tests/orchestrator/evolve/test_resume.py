@@ -5,15 +5,24 @@ from __future__ import annotations
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
+from typing import cast
 
 import pytest
 from simulated_measurer import evolve_settings
 
-from orchestrator.evolve.resume import check_resumable, keep_servers, saved_settings, unknown_servers
+from orchestrator.evolve.resume import (
+    check_resumable,
+    ensure_same_server,
+    keep_servers,
+    saved_settings,
+    unknown_servers,
+)
 from orchestrator.evolve.session import start_evolution
+from orchestrator.farm.work import Scheduler
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import write_config
+from orchestrator.settings.run import make_run
 from tasks.store.store import Store
 
 
@@ -43,6 +52,18 @@ def test_a_run_whose_history_was_cut_does_not_go_on(finished_run: Path, tmp_path
     history.write_text(history.read_text().splitlines(keepends=True)[0])
     with pytest.raises(OutputError, match=r"history\.jsonl has 1 of the 2 generations"):
         start_evolution(saved_settings(history.parent), fresh=False, plain=True)
+
+
+def test_a_run_refuses_another_server_than_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, scheduler, settings = {"version": "1.0"}, cast(Scheduler, None), evolve_settings()
+    target = make_run(settings, "run").target
+    monkeypatch.setattr("orchestrator.runs.jobs.ask_server", lambda *_: {"server": dict(server), "model": {}})
+    output = OutputFolder(tmp_path)
+    for _ in range(2):
+        ensure_same_server(scheduler, settings, target, output)
+    server["version"] = "2.0"
+    with pytest.raises(SettingsError, match=r"CONFIG_SGLANG_COMMAND: .*version '1\.0' is now '2\.0'"):
+        ensure_same_server(scheduler, settings, target, output)
 
 
 def test_a_server_that_answered_when_no_process_worked_on_the_run_is_unknown(store: Store, tmp_path: Path) -> None:

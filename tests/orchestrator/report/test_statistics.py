@@ -75,7 +75,7 @@ def test_the_questions_needed_show_the_loss_four_times_of_five() -> None:
 def test_answers_without_a_token_count_as_one_token() -> None:
     assert token_ratio([0] * 20, [0] * 20, seed=1).ratio.value == 1.0
     longer = token_ratio([0] * 20, [4] * 20, seed=1)
-    assert (longer.ratio.value, longer.ratio.low) == (4.0, 4.0)
+    assert (longer.ratio.value, longer.ratio.low, longer.ratio.high) == (4.0, 4.0, 4.0)
     assert token_ratio([50] * 20, [0] * 20, seed=1).ratio.value == 0.02
 
 
@@ -87,7 +87,7 @@ def test_wilsons_interval_of_known_counts() -> None:
 
 
 def test_each_answer_meets_its_own_question_whatever_the_order() -> None:
-    before = Measurement(("a", "b", "c"), (100, 50, 30), (True, False, True), (True,) * 3, (False,) * 3)
+    before = Measurement(("a", "e", "b", "c"), (100, 9, 50, 30), (True, True, False, True), (True,) * 4, (False,) * 4)
     after = Measurement(("d", "c", "b", "a"), (9, 10, 50, 60), (True, True, True, True), (True,) * 3 + (False,), ())
     found = pair(before, after, 0.05, seed=1)
     assert (found.change.gained, found.change.lost, found.change.count) == (1, 1, 3)
