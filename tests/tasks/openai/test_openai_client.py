@@ -31,6 +31,7 @@ def test_a_failure_that_passes_is_waited_for_as_long_as_the_endpoint_asks(
     ("fault", "error", "tries"),
     [
         ("rate_limit:0.01", errors.UnavailableError, 2),
+        ("rate_limit:301", errors.UnavailableError, 1),
         ("500", errors.UnavailableError, 2),
         ("hang:2", errors.UnavailableError, 2),
         ("quota", errors.RejectedError, 1),

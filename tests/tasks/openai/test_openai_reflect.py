@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -171,6 +172,21 @@ def test_a_prompt_that_the_endpoint_counts_as_too_long_is_cut_further(
     service.fail("mutation:context:*")
     with pytest.raises(ContextExceededError, match="too long for the model"):
         reflect_stage(stage)
+
+
+def test_all_answers_fit_the_reflectors_context_and_a_prompt_that_cannot_is_not_sent(
+    store: Store, reflecting: Any, service: Any
+) -> None:
+    stage = reflecting([response(i, 2800, is_correct=i % 2 == 0) for i in range(100)])
+    within, beyond = (dataclasses.replace(stage.run, reflector_context_tokens=tokens) for tokens in (30_000, 4_000))
+    before = len(service.calls())
+    assert reflect_stage(dataclasses.replace(stage, run=within))["answers_cut"] == 100
+    [text] = store.prompts("a-run").values()
+    assert text.count('"example_id"') == 100 and estimate_tokens(text) < 30_000
+    # Where not even the shortest answers fit, the mutation is skipped
+    record = reflect_stage(dataclasses.replace(stage, run=beyond))
+    assert record["delta"] is None and "nothing was sent" in record["reason"]
+    assert len([one for one in service.calls()[before:] if one["call_id"].startswith("a-run-")]) == 1
 
 
 def test_a_scratchpad_is_kept_within_the_limit_that_its_prompt_states() -> None:
