@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from celery import Celery
-from celery.exceptions import Reject
+from celery.exceptions import Ignore, Reject
 from simulated_run import RUN
 
 from tasks.collect.tokens import tokenize_task
@@ -18,8 +18,9 @@ from tasks.plan import Candidate, ExampleSet, Plan
 from tasks.records import Example, Failure, JobSpec
 from tasks.stage import Stage
 from tasks.store.address import ENVIRONMENT_VARIABLE
+from tasks.store.plans import WorkState
 from tasks.store.store import Store
-from tasks.task import FarmTask, GiveBack, current_store
+from tasks.task import FarmTask, GiveBack, current_store, run_once
 
 KEY = "tokenized:" + "0" * 64
 SETS = {name: (Example(name, "", "?", "!"),) for name in ("training", "validation", "test")}
@@ -71,6 +72,21 @@ def test_a_stage_s_failure_is_recorded_for_its_candidate_and_a_job_s_under_its_k
         Failure("run", "g0_pop", "2", "g0_pop2", "score", "ValueError: no answers", "some-id", 1, 0, 7),
         Failure("run", "jobs", KEY, "sample_id_3/0", "tokenize", "ValueError: no text", "other-id", 1, 0, 7),
     ]
+
+
+def test_what_is_done_cancelled_or_of_an_earlier_attempt_is_not_worked_on(store: Store) -> None:
+    kept: list[dict[str, Any]] = []
+
+    def run(state: WorkState) -> None:
+        run_once(store, "lock", 2, lambda: (state, "found"), lambda found: {"of": found}, kept.append)
+
+    run(WorkState(2, done=True, cancelled=False))
+    for state in (WorkState(2, done=False, cancelled=True), WorkState(3, done=False, cancelled=False)):
+        with pytest.raises(Ignore):
+            run(state)
+    assert kept == []
+    run(WorkState(2, done=False, cancelled=False))
+    assert [one["of"] for one in kept] == ["found"]
 
 
 def test_a_task_that_this_worker_cannot_do_now_goes_back_and_counts_as_never_started(store: Store) -> None:
