@@ -75,6 +75,7 @@ def test_where_the_text_of_a_steered_answer_does_not_tell_the_model_without_delt
     assert [answer["whole"] for answer in answers] == [True, True, False, False, False]
     assert [answer["loop"] for answer in answers] == [False, False, False, True, False]
     assert [answer["tokens"] for answer in answers] == [1, 1, 1, 30, 0]
+    assert store.usage(RUN.id) == {"target": 33}
     found = store.shared(RUN.id, [answer["key"] for answer in answers])
     assert [found[a["key"]]["ids"] for a in answers[:3]] == [[5], [6], [7]]
     # And only these two were asked about, by their own tokens and without steering, when the rest was stored
@@ -110,7 +111,9 @@ def test_nothing_is_asked_where_no_delta_acts_or_every_answer_counts_as_whole(
     assert len(seen) == len(REPLIES)
 
 
-def test_candidates_that_differ_in_what_acts_have_answers_of_their_own(store: Store, tmp_path: Path) -> None:
+def test_candidates_that_differ_in_what_acts_have_answers_of_their_own(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = Candidate(0, (0.0, 0.5))
     changed = dataclasses.replace
     stages = {
@@ -127,6 +130,13 @@ def test_candidates_that_differ_in_what_acts_have_answers_of_their_own(store: St
     with server(lambda number, asked: (200, REPLIES[0])) as (url, seen):
         for name, (candidate, sampling) in stages.items():
             keys[name] = answers_of(url, tmp_path, stage_of(store, candidate, **sampling))[0]["key"]
+        # Without a delta that acts nothing is steered, and another server answers anew
+        plain, zeros = (stage_of(store, changed(own, deltas=deltas)) for deltas in ((), (0.0, 0.0)))
+        before, unsteered = len(seen), answers_of(url, tmp_path, plain)
+        assert answers_of(url, tmp_path, zeros) == unsteered and len(seen) == before + len(EXAMPLES)
+        monkeypatch.setattr(ScriptedHost, "identity", lambda *_: {"version": "2"})
+        assert answers_of(url, tmp_path, plain)[0]["key"] != unsteered[0]["key"]
+        del seen[before:]
     # Then these two share those of the first, and no other does
     same = {name for name, key in keys.items() if key == keys["own"]}
     assert same == {"own", "a cap beyond the run's", "an end that no delta raises"}
