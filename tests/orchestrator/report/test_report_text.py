@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
@@ -16,7 +17,7 @@ from rich.cells import cell_len
 
 from orchestrator.report import live
 from orchestrator.report.format import format_cost, wrap
-from orchestrator.report.live import Snapshot, open_view
+from orchestrator.report.live import Pace, Snapshot, open_view
 from orchestrator.report.model import FrontFile, ReportFile, final_report, front_file
 from orchestrator.report.statistics import Comparison
 from tasks.common.text import escape_control
@@ -126,3 +127,14 @@ def test_a_terminal_gets_the_live_display_and_all_else_plain_lines(
     text, is_live = stream.getvalue(), term == "xterm-256color"
     assert "a worker was lost" in text and "waiting for the server" in text and ("\x1b[?25h" in text) == is_live
     assert "refused \x1b" not in text and "refused \\x1b[31m[bold]thrice" in text
+
+
+def test_the_time_that_is_left_is_told_by_the_pace_of_this_session_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A session begins where 100 of 200 are done
+    pace, told = Pace(), []
+    for second, done in ((0, 100), (30, 109), (30, 110), (60, 150), (90, 200)):
+        monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=lambda now=second: 1000.0 + now))
+        told.append((pace.left(done, 200), pace.told(done, 200, "rows")))
+    assert [left for left, _ in told] == [None, None, 270.0, 60.0, None]
+    assert [text.partition(", about ")[2] for _, text in told] == ["", "", "4 min 30 s left", "1 min 00 s left", ""]
+    assert told[-1][1] == "200 of 200 rows"
