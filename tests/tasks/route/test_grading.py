@@ -169,8 +169,9 @@ def test_the_code_is_that_of_the_first_closed_block() -> None:
 
 def test_values_are_compared_by_value_and_kind() -> None:
     for value, expected, same in (
-        (1, 1, True), (True, 1, False), (0, False, False), (1.0, 1, True), (0.1 + 0.2, 0.3, True), (0.31, 0.3, False),
-        (10**400, 1.5, False), ([1, [2]], [1, [2]], True), ([1], [1, 2], False), ({"a": 1}, {"a": 1}, True),
+        (1, 1, True), (True, 1, False), (True, 1.0, False), (0, False, False), (1.0, 1, True), (0.1 + 0.2, 0.3, True),
+        (0.31, 0.3, False), (10**400, 1.5, False), ([1, [2]], [1, [2]], True), ([1], [1, 2], False),
+        ({"a": 1}, {"a": 1}, True),
         ({"a": 1}, {"b": 1}, False), ("1", 1, False), (None, False, False), (float("nan"), 1.0, False),
     ):  # fmt: skip
         assert equals(value, expected) is same
