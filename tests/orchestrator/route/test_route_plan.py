@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from route_values import SHIPPED, small_route
@@ -26,8 +27,11 @@ from orchestrator.route.settings import RouteOptions, RouteSettings, read_route_
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.status import VERSIONS_FILE, Versions
 from orchestrator.settings import SettingsError
+from tasks.gpu.host import TargetHost
 from tasks.route.claims import EvaluatedDeployment, compare_claims
-from tasks.route.jobs import Arm, Deployment, RouteJob, evaluate_job, train_job
+from tasks.route.jobs import Arm, Deployment, RouteJob, evaluate_checkpoint, evaluate_job, train_job
+from tasks.store.store import Store
+from tasks.task import Job
 
 HACKS = {"none": "0011", "random_0": "0011", "real": "0001"}
 
@@ -165,3 +169,14 @@ def test_a_job_has_another_key_where_its_result_would_be_another(tmp_path: Path)
     each = [Deployment(Arm("shared", 0), *what) for what in (("real", "B"), ("none", "B"), ("real", "A", "on"))]
     assert keys(each) == [key for one in each for key in keys([one])]
     assert len({*keys(each), *keys(each, "t")}) == 6
+
+
+def test_an_evaluation_takes_what_was_answered_and_no_checkpoint_of_another_training(store: Store) -> None:
+    trained, answered = f"checkpoint:{0:064}", f"routeevaluate:{1:064}"
+    arguments = {"evaluations": [{"key": answered}], "checkpoint": trained, "sha256": sha256(b"own").hexdigest()}
+    job, host = Job(store, "run", f"routeevaluations:{2:064}", arguments), cast(TargetHost, None)
+    store.put_checkpoint("run", trained, b"another")
+    with pytest.raises(LookupError, match="not in the store as it was"):
+        evaluate_checkpoint(job, host)
+    store.put_shared("run", answered, result := {"solved": "10", "hacked": "00"})
+    assert evaluate_checkpoint(job, host) == {"evaluations": [result]}
