@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
@@ -98,8 +98,8 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
         out = sys.stdout if output is None else stack.enter_context(output.open("w", buffering=1))
         stack.enter_context(redirect_stdout(sys.stderr))  # what a function of the user prints is no verdict
         pool = stack.enter_context(ThreadPoolExecutor(settings.concurrency))
-        stack.enter_context(console.ticking(console.say, _how_far(counts, len(rows))))
         calls = {row: pool.submit(grade, row) for row in dict.fromkeys(rows)}  # equal rows are asked once
+        stack.enter_context(console.ticking(console.say, _how_far([calls[row] for row in rows])))
         try:
             for verdict, problem in _verdicts(calls[row] for row in rows):
                 refused += [f"row {counts.total() + 1}: {problem}"] if problem else []
@@ -121,11 +121,11 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     return console.fail(console.BROKEN if refused else console.DONE, *refused)
 
 
-def _how_far(counts: Counter[str], rows: int) -> Callable[[], str]:
+def _how_far(calls: Sequence[Future[dict[str, Any]]]) -> Callable[[], str]:
     from orchestrator.report.live import Pace
 
     pace = Pace()
-    return lambda: pace.told(counts.total(), rows, "rows judged")
+    return lambda: pace.told(sum(call.done() for call in calls), len(calls), "rows judged")
 
 
 def _write(verdict: dict[str, Any], out: TextIO, counts: Counter[str]) -> None:

@@ -91,7 +91,7 @@ def _shared(sets: Mapping[str, Sequence[Hashable]]) -> Iterator[tuple[str, str, 
             earlier.setdefault(one, which)
 
 
-NO_GOLDS = frozenset(("nan", "null", "<na>", "#n/a"))
+NO_GOLDS = frozenset(("nan", "null", "<na>", "#n/a", "n/a", "nat", "none"))
 """How tables write that there is no value."""
 
 

@@ -203,6 +203,10 @@ class _Evolution:
         if not book.arms:
             prompts = prompts_of(settings)
             plain, cap, by = arms.measure_plain(settings, prompts[PLAIN], measurer)
+            if not any(plain[0].on("training").right):
+                self.view.notify(
+                    "the judge calls none of the plain model's answers right: is it the judge that you mean?"
+                )
             book, asked = arms.make_arms(settings, prompts, plain, cap, by, clusters.make).write(output), by.examples
         clusters.restore(book.arms)
         self._put_run(book)

@@ -121,7 +121,9 @@ def _won(book: Book, winner: System, which: SetName, rivals: Sequence[Rival]) ->
     first = f"{head}: {_gain(book, winner, which)}"
     for one in dict.fromkeys([*rivals[:1], *free[:1]]):
         rank = "the strongest rival" if one is rivals[0] else "a rival"
-        failed = "" if one.system.kind == "cut" or one.system.name in book.passed else " (it did not pass)"
+        tested = one.system.name in {test.name for test in book.tests}
+        unproven = " (it did not pass)" if tested else " (it was not tested)"
+        failed = "" if one.system.kind == "cut" or one.system.name in book.passed else unproven
         first += f"; {rank}, {_name(one.system)}{failed}, {'does as well:' if one in free else 'has'} {one.figures}"
     return outcome, f"{first}.", last
 
@@ -184,6 +186,8 @@ def _notes(book: Book, winner: System, which: SetName, paired: Paired, *, whole:
         yield f"On the {which} questions, {paired_sentence(paired, 'the plain model')}"
         before, after = (sum(getattr(one, which).whole) for one in (book.plain, winner))
         yield f"Whole are {after} of its {paired.change.count} answers, and {before} of the plain model's."
+    if not any(book.plain.on("training").right):
+        yield "The judge calls none of the plain model's training answers right: check it with `orchestrator judge`."
     if not whole:
         yield "Every answer counts as whole, also one that is cut (CONFIG_WHOLE=n)."
     if book.flips:

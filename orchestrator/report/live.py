@@ -77,13 +77,19 @@ class Pace:
 
     def __init__(self) -> None:
         self._first: tuple[float, int] | None = None
+        self._last = (0.0, -1)
 
     def left(self, done: int, total: int) -> float | None:
-        """In seconds; None when the work is done, and before a tenth of it has been seen to be done."""
-        began, before = self._first = self._first or (time.monotonic(), done)
+        """In seconds; None when the work is done or late, and before a tenth of it has been seen to be done."""
+        now = time.monotonic()
+        began, before = self._first = self._first or (now, done)
+        if done != self._last[1]:
+            self._last = (now, done)
         if done >= total or (done - before) * 10 < total - before:
             return None
-        return (time.monotonic() - began) / (done - before) * (total - done)
+        changed = self._last[0]
+        left = (changed - began) / (done - before) * (total - done) - (now - changed)
+        return left if left > 0 else None
 
     def told(self, done: int, total: int, unit: str) -> str:
         """`12 of 40 batches, about 3 min 20 s left`."""

@@ -243,7 +243,8 @@ def systems_table(report: ReportFile, most: int = MOST_ROWS) -> list[str]:
     head = ("  system", "on", *COLUMNS, *COLUMNS)
     longest = max(cell_len(row[0]) for row in cells)
     over = max(cell_len(line) for line in format_table([head, *cells])) - WIDTH
-    rows = [head, *((truncate(row[0], max(12, longest - max(0, over))), *row[1:]) for row in cells)]
+    widest = max(12, longest - max(0, over)) if most == MOST_ROWS else longest  # whole where all are asked for
+    rows = [head, *((truncate(row[0], widest), *row[1:]) for row in cells)]
     counts = {one: next((f.n for s in report.systems if (f := s.on(one))), 0) for one in LAST_FIRST}
     asked = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     title = f"Systems (* the winner, + passed): answers to the questions named, then to the test set. Asked: {asked}"

@@ -12,10 +12,10 @@ their content.  It runs in a process of its own (`tasks.common.named`).
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from tasks.common.named import CALL_LIMIT_S, ChildFunction, ChildFunctionError
@@ -104,12 +104,24 @@ def _shown(value: Any) -> str:
     return f"{str(value)[:80]!r} ({type(value).__name__})"
 
 
-_loaded = functools.cache(UserFunction)  # once a process, so that a function's key and its code belong together
+_loaded: dict[str, tuple[int, UserFunction]] = {}  # by name, with the time of the last change of its file
+
+
+def _user_function(name: str) -> UserFunction:
+    """Loaded once a process, and again when its file has changed: its key and its code belong together."""
+    file = Path(name.rpartition(":")[0])
+    changed = file.stat().st_mtime_ns if file.is_file() else 0
+    before = _loaded.get(name)
+    if before is None or before[0] != changed:
+        _loaded[name] = (changed, UserFunction(name))
+        if before is not None:
+            before[1].function.close()
+    return _loaded[name][1]
 
 
 def make_grader(name: str) -> Grader | None:
     """The judge of this name; None for the three stages.  Raises: UserFunctionError when there is none."""
-    return None if needs_model(name) else RULE_JUDGES.get(name) or _loaded(name)
+    return None if needs_model(name) else RULE_JUDGES.get(name) or _user_function(name)
 
 
 def needs_model(name: str) -> bool:

@@ -86,7 +86,7 @@ def test_a_prompt_alone_is_recommended_where_it_won_and_where_one_that_passed_do
 def test_a_prompt_that_did_not_pass_is_never_recommended(sets: str) -> None:
     better = system(ONE_SENTENCE, "prompt", 0.3, sets, ONE_SENTENCE)
     found, first, _ = outcome(book(better))
-    assert found == "deploy" and (f'"{ONE_SENTENCE}" (it did not pass), has' in first) == ("te" in sets)
+    assert found == "deploy" and (f'"{ONE_SENTENCE}" (it was not tested), has' in first) == ("te" in sets)
 
 
 def test_where_nothing_passed_the_most_promising_is_named_and_how_many_questions_would_decide() -> None:

@@ -145,6 +145,18 @@ def test_a_function_is_loaded_once_and_another_source_of_its_module_gives_other_
         UserFunction("my_judges:contains")
 
 
+def test_a_file_that_is_changed_is_read_again_by_a_process_that_has_loaded_it(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    verdicts, keys = [], set()
+    for said in (True, False):
+        file.write_text(f"def right(question, gold, answer):\n    return {said}\n")
+        judge = make_grader(f"{file}:right")
+        assert judge is not None and judge is make_grader(f"{file}:right")
+        verdicts.append(judge.grade("How much?", "5", "5").is_correct)
+        keys.add(judge.key("How much?", "5", "5"))
+    assert verdicts == [True, False] and len(keys) == 2
+
+
 def test_an_entry_point_names_a_function(tmp_path: Path) -> None:
     folder = tmp_path / "my_judges-1.0.dist-info"
     folder.mkdir()
