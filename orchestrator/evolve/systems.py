@@ -1,7 +1,7 @@
 """Whatever answers questions is a system: the plain model, a system prompt, a vector, a cut, an individual.
 
 `systems.json` has all systems of a run with what was measured of each, and what was decided.  It is written after each
-stage; a run that is resumed takes the stages that it holds as they are.
+stage, and once after the last three; a run that is resumed takes the stages that it holds as they are.
 """
 
 from __future__ import annotations

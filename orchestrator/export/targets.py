@@ -77,7 +77,8 @@ class ExportedSteering:
         end = f"{first:+.4g} is added to the end of a turn {where}" if first else "the end of a turn is left as it is"
         prompt = "has the system prompt" if self.system.system_prompt else "has no system prompt"
         steered = f"is steered by the deltas of this file: {end}" if self.system.deltas else "is not steered"
-        return f"One complete request. It {prompt} and {steered}."
+        asked = "Put your own texts in place of CONTEXT and QUESTION."
+        return f"One complete request. It {prompt} and {steered}. {asked}"
 
 
 def read_steering(folder: Path, system: str = "", node: str = "") -> ExportedSteering:
