@@ -36,6 +36,7 @@ def finished_run(simulated_farm: Bench, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("finished") / "run"
     prompts = folder.parent / "prompts.yaml"
     prompts.write_text('prompts:\n  - {name: plain, text: ""}\n  - {name: short, text: "Be concise."}\n')
+    simulated_farm.empty_store()  # an earlier test has told its answers and its context
     simulated_farm.store.set(signal_key("vary", "answer", "each"), 1)
     finish(start_evolve(simulated_farm.url, folder, {**FINISHED, "PROMPTS_PATH": str(prompts)}))
     simulated_farm.empty_store()  # the farm is shared, and its other tests expect no run of others
