@@ -56,7 +56,7 @@ class Closing:
             book = replace(self._ordered(book, individuals), generations=generations).write(self.output)
         if not book.winner:
             book = self._tested(book).write(self.output)
-        return self._with_test(book)
+        return self._with_everyday(self._with_rivals(self._with_test(book)))
 
     def _searched(self, book: Book, individuals: Sequence[Individual]) -> list[System]:
         """What the search has brought to the front of what is known without it, and what as many random draws have.
@@ -129,11 +129,7 @@ class Closing:
         return replace(book.with_systems([*asked.values()]), tests=tests, winner=name)
 
     def _with_test(self, book: Book) -> Book:
-        """The plain model and the winner on the test set, which nothing has been chosen on, then what is free beside.
-
-        The rivals answer the questions that put the front in order, and the last ones that the contender answers.
-        Questions of another kind follow.
-        """
+        """The plain model and the winner on the test set, which nothing has been chosen on."""
         winner = book.system(book.winner)
         if rows := self.measurer.examples.get("test"):
             asked = [content_hash(example.question, example.context, example.gold) for example in rows]
@@ -141,12 +137,19 @@ class Closing:
             book = replace(book, test_uses=record_use(self.measurer.store.redis, asked, use))
             systems = [book.plain] if winner.name == PLAIN else [book.plain, winner]
             book = book.with_systems(self.measurer.measure("test", systems, "test"))
-        sets = dict.fromkeys((book.ordering_set, last_common(book.contender) or book.ordering_set))
-        book = book.with_systems(self.measurer.measure("rivals", self._rivals(book), *sets))
-        if winner.name != PLAIN and self.measurer.examples.get("everyday"):
-            both = [book.plain, book.system(book.winner)]
-            book = book.with_systems(self.measurer.measure("everyday", both, "everyday"))
         return book
+
+    def _with_rivals(self, book: Book) -> Book:
+        """The rivals on the questions that put the front in order, and on the last ones that the contender answers."""
+        sets = dict.fromkeys((book.ordering_set, last_common(book.contender) or book.ordering_set))
+        return book.with_systems(self.measurer.measure("rivals", self._rivals(book), *sets))
+
+    def _with_everyday(self, book: Book) -> Book:
+        """The plain model and a winner beside it on questions of another kind."""
+        if book.winner == PLAIN or not self.measurer.examples.get("everyday"):
+            return book
+        both = [book.plain, book.system(book.winner)]
+        return book.with_systems(self.measurer.measure("everyday", both, "everyday"))
 
     def _rivals(self, book: Book) -> list[System]:
         """What is free in every engine: the contender's prompt alone, a limit of tokens at its length, a stop.

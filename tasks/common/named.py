@@ -138,7 +138,7 @@ class ChildFunction:
         child, identity = self._start()
         if identity != self.identity:
             child.close()
-            raise ChildFunctionError("its source has changed since this process loaded it; start the worker again")
+            raise ChildFunctionError("its source has changed since it was loaded; retry, or start the worker again")
         return child
 
     def _start(self) -> tuple[Child, str]:
